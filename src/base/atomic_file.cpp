@@ -48,9 +48,7 @@ pid_t writer_of(std::string_view file, std::string_view name) {
 }
 
 // In another container a living process may have the same number.
-bool is_dead(pid_t process) {
-  return process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH);
-}
+bool is_dead(pid_t process) { return process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH); }
 
 }  // namespace
 

@@ -54,12 +54,11 @@ void rethrow_translated(const std::string& place, const c10::Error& error) {
                                "operators",
                .remedy = "use another operator, or set deterministic to warn"}));
   if (const auto label = label_out_of_range(error))
-    std::throw_with_nested(
-        DataError({.place = place,
-                   .found = "a label of the data is " + std::to_string(*label) +
-                            ", and the outputs have fewer classes",
-                   .wanted = "labels from 0 to one less than there are classes, or -100, which is ignored",
-                   .remedy = "raise the model's num_classes (model.num_classes), or correct the labels"}));
+    std::throw_with_nested(DataError(
+        {.place = place,
+         .found = "a label of the data is " + std::to_string(*label) + ", and the outputs have fewer classes",
+         .wanted = "labels from 0 to one less than there are classes, or -100, which is ignored",
+         .remedy = "raise the model's num_classes (model.num_classes), or correct the labels"}));
   const bool is_one_sample = text.starts_with("Expected more than 1 value per channel when training");
   std::throw_with_nested(
       Error({.place = place,

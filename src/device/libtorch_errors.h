@@ -21,7 +21,8 @@ namespace kindling {
 // Returns the text of an out-of-memory error of LibTorch, oneDNN or the standard library; nothing for other
 // errors.
 std::optional<std::string> text_of_exhausted_memory(const std::exception& error);
-// Returns the label that, as LibTorch's losses report, is not a class of the outputs; nothing for other errors.
+// Returns the label that, as LibTorch's losses report, is not a class of the outputs; nothing for other
+// errors.
 std::optional<std::int64_t> label_out_of_range(const c10::Error& error);
 // True if such an error is the cause of this one.
 bool comes_from_memory(const std::exception& error);

@@ -148,14 +148,14 @@ class C10dGroup : public ProcessGroup {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      tell(what, error.what());
+      throw_error(what, error.what());
     }
   }
 
   C10dGroup(const LaunchEnvironment& place, StorePointer store, const DistributedOptions& options)
       : ProcessGroup(place.rank, place.size, place.local_rank, options),
         store_(std::move(store)),
-        last_words_(store_, place.rank, place.size) {
+        closing_message_(store_, place.rank, place.size) {
     guarded("to join", [&] {
       auto gloo = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
       gloo->devices.push_back(network(address_among(*store_, place)));
@@ -182,10 +182,10 @@ class C10dGroup : public ProcessGroup {
   at::Tensor gather(const at::Tensor& mine);
   // For concurrent exchanges; that of exchange() is 0.
   int next_tag() { return tag_ = tag_ % 0xffff + 1; }
-  [[noreturn]] void tell(const char* what, const std::string& error);
+  [[noreturn]] void throw_error(const char* what, const std::string& error);
 
   StorePointer store_;
-  ClosingMessage last_words_;
+  ClosingMessage closing_message_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;                           // nullptr: it has been left
   std::map<at::DeviceType, c10::intrusive_ptr<c10d::Backend>> device_backends_;  // made at first use
   class SmallWork;
@@ -263,9 +263,9 @@ WorkPointer C10dGroup::start_on(const at::Tensor& tensor, const Call& call) {
   return call(backend);
 }
 
-void C10dGroup::tell(const char* what, const std::string& error) {
+void C10dGroup::throw_error(const char* what, const std::string& error) {
   const std::string place = "rank " + std::to_string(rank()) + " of " + std::to_string(size());
-  const std::string why = last_words_.of_others();
+  const std::string why = closing_message_.of_others();
   const bool is_late =
       error.find("imed out") != std::string::npos || error.find("imeout") != std::string::npos;
   if (!why.empty())
@@ -358,7 +358,7 @@ void C10dGroup::leave(const std::string& reason) noexcept {
   const BlockedPipeSignal block;
   try {
     if (!backend_) return;
-    last_words_.leave(reason);
+    closing_message_.leave(reason);
     for (SmallWork* const work : small_works_) work->give_up();
     backend_.reset();  // closes the connections
     // otherwise a GPU would wait forever

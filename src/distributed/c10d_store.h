@@ -27,7 +27,7 @@ class ClosingMessage {
  public:
   // A working store is expected to answer within a thousandth of `longest_answer`.
   ClosingMessage(StorePointer store, std::int64_t rank, std::int64_t size,
-            std::chrono::milliseconds longest_answer = std::chrono::seconds(5))
+                 std::chrono::milliseconds longest_answer = std::chrono::seconds(5))
       : store_(std::move(store)), rank_(rank), size_(size), longest_answer_(longest_answer) {}
 
   void leave(const std::string& reason);

@@ -19,7 +19,8 @@ std::shared_ptr<ProcessGroup> ProcessGroup::join(const LaunchEnvironment&, const
   refuse();
 }
 
-std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::from_threads(std::int64_t, const DistributedOptions&) {
+std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::from_threads(std::int64_t,
+                                                                      const DistributedOptions&) {
   refuse();
 }
 

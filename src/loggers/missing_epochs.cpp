@@ -23,15 +23,15 @@ void report_damage(const std::filesystem::path& file, std::size_t num_damaged_li
                    const MissingEpochs& missing) {
   std::string text;
   if (num_damaged_lines > 0)
-    text = std::to_string(num_damaged_lines) +
-           (num_damaged_lines == 1 ? " line that cannot be read was removed"
-                                   : " lines that cannot be read were removed");
+    text = std::to_string(num_damaged_lines) + (num_damaged_lines == 1
+                                                    ? " line that cannot be read was removed"
+                                                    : " lines that cannot be read were removed");
   if (missing.count() > 0) {
     if (!text.empty()) text += "; ";
-    text += missing.count() == 1 ? "the record of epoch " + std::to_string(missing.first()) + " is missing"
-                                 : "the records of " + std::to_string(missing.count()) +
-                                       " epochs are missing, the first is epoch " +
-                                       std::to_string(missing.first());
+    text += missing.count() == 1
+                ? "the record of epoch " + std::to_string(missing.first()) + " is missing"
+                : "the records of " + std::to_string(missing.count()) +
+                      " epochs are missing, the first is epoch " + std::to_string(missing.first());
     text += ": the file was damaged, shortened or removed while the run was stopped";
   }
   if (!text.empty()) log_warning(file.string() + ": " + text);

@@ -1,5 +1,3 @@
-#include "measurements/measured_work.h"
-
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -11,6 +9,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/move.h"
+#include "measurements/measured_work.h"
 #include "measurements/measurements.h"
 
 namespace kindling {

@@ -15,8 +15,8 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/device/device_memory.h"
-#include "measurements/measurements.h"
 #include "measurements/measured_work.h"
+#include "measurements/measurements.h"
 
 namespace kindling {
 namespace {

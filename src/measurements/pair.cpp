@@ -9,8 +9,8 @@
 #include "device/operator_threads.h"
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
-#include "measurements/measurements.h"
 #include "measurements/measured_work.h"
+#include "measurements/measurements.h"
 
 namespace kindling {
 namespace {

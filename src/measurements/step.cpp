@@ -47,7 +47,7 @@ BenchRow fields_of_shares(const Trials& trials) {
 
 BenchRow row_of(Device device, const StepKind& kind, const Trials& trials) {
   const Timing cpu_time = timing_of_trials(trials, &StepTimes::cpu_seconds);
-  const std::string& why_not = trials.back().why_not_recorded;
+  const std::string& reason = trials.back().why_not_recorded;
   return joined({fields_of(device, "device"),
                  {{"step_graph", kind.step_graph}, {"", kind.name, "steps"}},
                  fields_of(timing_of_trials(trials, &StepTimes::seconds)),
@@ -55,8 +55,8 @@ BenchRow row_of(Device device, const StepKind& kind, const Trials& trials) {
                   {"cpu_min_s", cpu_time.min_s},
                   {"cpu_max_s", cpu_time.max_s}},
                  fields_of_shares(trials),
-                 {{"recorded", why_not.empty()},
-                  {"why_not_recorded", why_not, "captured", why_not.empty() ? "yes" : "no: " + why_not}}});
+                 {{"recorded", reason.empty()},
+                  {"why_not_recorded", reason, "captured", reason.empty() ? "yes" : "no: " + reason}}});
 }
 
 bool are_equal_to_the_bit(const NamedValues& a, const NamedValues& b) {
@@ -90,7 +90,8 @@ void compare(const Trials& eager, const Trials& recorded, BenchReport& report) {
 // Notes which kind of steps a fit with these options would run.
 void tell_what_fit_takes(const TrainerOptions& trainer, const Module& model, const Trials& recorded,
                          BenchReport& report) {
-  const bool is_wanted = trainer.step_graph == "on" || (trainer.step_graph == "auto" && model.has_static_graph());
+  const bool is_wanted =
+      trainer.step_graph == "on" || (trainer.step_graph == "auto" && model.has_static_graph());
   const bool is_taken = is_wanted && recorded.back().why_not_recorded.empty();
   report.summary["fit_records"] = is_taken;
   std::string note = "trainer.step_graph = \"" + trainer.step_graph + "\": a fit runs ";

@@ -1,5 +1,3 @@
-#include "measurements/measurements.h"
-
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
@@ -10,6 +8,7 @@
 #include <cmath>
 
 #include "measurements/measured_work.h"
+#include "measurements/measurements.h"
 
 namespace kindling {
 namespace {

@@ -105,7 +105,7 @@ void EpochLog::mark(std::size_t column, double value, ValueOptions options) {
 
 void EpochLog::append(const RowTag& tag) {
   const at::NoGradGuard no_grad;
-  if (tag.weight == 0) drop_weighed();
+  if (tag.weight == 0) drop_weighted();
   add_parts();
   Segment& segment = segment_for(tag);
   const auto count = static_cast<std::int64_t>(marks_.size());
@@ -122,7 +122,7 @@ void EpochLog::append(const RowTag& tag) {
   marks_.clear();
 }
 
-void EpochLog::drop_weighed() {
+void EpochLog::drop_weighted() {
   parts_.clear();
   std::erase_if(marks_, [&](const Mark& mark) {
     const Kind kind = columns_[mark.column].kind;

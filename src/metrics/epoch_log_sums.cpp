@@ -68,12 +68,12 @@ void EpochLog::add_parts() {
   parts_.clear();
 }
 
-void EpochLog::settle(const at::Tensor& left_out) {
+void EpochLog::commit_sums(const at::Tensor& skipped) {
   const at::NoGradGuard no_grad;
   add_parts();
   for (Sums& sums : sums_) {
     at::Tensor since = sums.on_device.select(0, 1);
-    sums.on_device.select(0, 0).add_(left_out.defined() ? since.masked_fill(left_out.ne(0), 0) : since);
+    sums.on_device.select(0, 0).add_(skipped.defined() ? since.masked_fill(skipped.ne(0), 0) : since);
     since.zero_();
     sums.on_host = at::Tensor();
   }

@@ -150,12 +150,12 @@ NamedValues EpochLog::means(const std::vector<NamedTotal>& totals) const {
 
 NamedTotal EpochLog::total_of(const Sums& sums, const std::set<std::int64_t>& no_steps) const {
   const std::size_t count = static_cast<std::size_t>(sums.on_host.size(1));
-  const double* const settled = sums.on_host.const_data_ptr<double>();
-  NamedTotal total{columns_[sums.column].name, {settled, settled + count}};
+  const double* const committed = sums.on_host.const_data_ptr<double>();
+  NamedTotal total{columns_[sums.column].name, {committed, committed + count}};
   for (const std::int64_t row : sums.rows)
     if (row < num_rows_ && !no_steps.contains(steps_[static_cast<std::size_t>(row)]))
       total.weight += tag(row).weight;
-  for (std::size_t i = 0; i < count; ++i) total.sums[i] += settled[count + i];
+  for (std::size_t i = 0; i < count; ++i) total.sums[i] += committed[count + i];
   return total;
 }
 

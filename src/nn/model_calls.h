@@ -39,8 +39,7 @@ class LogScope {
 // While it lives, what the model logs is discarded.
 class MutedLog {
  public:
-  MutedLog(ModelCalls& calls, Device device)
-      : scratch_(device, /*capacity=*/1), scope_(calls, &scratch_) {}
+  MutedLog(ModelCalls& calls, Device device) : scratch_(device, /*capacity=*/1), scope_(calls, &scratch_) {}
 
   const EpochLog& log() const noexcept { return scratch_; }
 

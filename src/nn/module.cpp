@@ -55,15 +55,13 @@ void set_member(std::set<std::string>& names, const std::string& name, bool is_m
 }
 
 // All that can be frozen, by whether a pattern fits it.
-std::map<std::string, bool> fitting_names(torch::nn::Module& model,
-                                          const std::vector<std::string>& patterns,
+std::map<std::string, bool> fitting_names(torch::nn::Module& model, const std::vector<std::string>& patterns,
                                           const std::string& caller) {
   std::vector<std::string> names;
   for_each_module(model, [&](const std::string& layer_name, torch::nn::Module& layer) {
     for (const std::string& name : own_names(layer)) names.push_back(join(layer_name, name));
   });
-  for (const std::string& pattern : patterns)
-    require_match(names, pattern, model.name() + "::" + caller);
+  for (const std::string& pattern : patterns) require_match(names, pattern, model.name() + "::" + caller);
   std::map<std::string, bool> fits;
   for (const std::string& name : names)
     fits[name] =
@@ -157,7 +155,8 @@ void Module::measure(Stage stage, const NamedMetric& by, const at::Tensor& outpu
   if (to == nullptr) return;
   const at::NoGradGuard no_grad;
   const std::string& name = by.logged_as[static_cast<std::size_t>(stage)];
-  if (weights.defined()) return to->mark(name, by.metric, by.metric->update_weighted(outputs, labels, weights));
+  if (weights.defined())
+    return to->mark(name, by.metric, by.metric->update_weighted(outputs, labels, weights));
   const at::Tensor part = by.metric->update(outputs, labels);
   const auto answers = part.numel() == 1 ? by.metric->num_answers(outputs, labels) : std::nullopt;
   to->mark(name, by.metric, part, {.weight = answers});

@@ -12,7 +12,8 @@
 
 namespace kindling {
 
-ForeachOptimizer::ForeachOptimizer(ParameterGroups parameters, double lr, double weight_decay, UpdateStyle style)
+ForeachOptimizer::ForeachOptimizer(ParameterGroups parameters, double lr, double weight_decay,
+                                   UpdateStyle style)
     : Optimizer(std::move(parameters), lr, weight_decay), style_(style) {
   if (style.counts_steps) add_scalar_state("step", 0);
 }

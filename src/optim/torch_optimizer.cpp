@@ -213,8 +213,7 @@ TorchOptimizer::TorchOptimizer(std::unique_ptr<torch::optim::Optimizer> wrapped)
 
 TorchOptimizer::TorchOptimizer(std::unique_ptr<torch::optim::Optimizer> wrapped,
                                std::vector<ParameterGroup> groups)
-    : Optimizer(with_rates(std::move(groups), checked(wrapped)), 0),
-      wrapped_(std::move(wrapped)) {}
+    : Optimizer(with_rates(std::move(groups), checked(wrapped)), 0), wrapped_(std::move(wrapped)) {}
 
 std::vector<OptimizerParamGroup> TorchOptimizer::plain_groups(const std::vector<ParameterGroup>& groups) {
   std::vector<OptimizerParamGroup> plain;

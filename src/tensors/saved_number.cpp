@@ -61,8 +61,7 @@ std::optional<Number> find_number(const Metadata& metadata, const std::string& k
 }
 
 template <class Number>
-Number number_of(const Metadata& metadata, const std::string& key,
-                 const SavedRange<Number>& range) {
+Number number_of(const Metadata& metadata, const std::string& key, const SavedRange<Number>& range) {
   const auto number = find_number(metadata, key, range);
   if (!number) refuse_number(key, "it is missing", range);
   return *number;

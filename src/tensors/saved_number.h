@@ -28,7 +28,6 @@ std::optional<Number> find_number(const Metadata& metadata, const std::string& k
 
 // Like find_number, but a missing key is a CheckpointError, too.
 template <class Number>
-Number number_of(const Metadata& metadata, const std::string& key,
-                 const SavedRange<Number>& range = {});
+Number number_of(const Metadata& metadata, const std::string& key, const SavedRange<Number>& range = {});
 
 }  // namespace kindling

@@ -117,9 +117,7 @@ StateDict state_of_bytes(const std::string& bytes, const std::string& place) {
   return state;
 }
 
-void save_safetensors(const StateDict& state, const std::filesystem::path& path) {
-  write_state(state, path);
-}
+void save_safetensors(const StateDict& state, const std::filesystem::path& path) { write_state(state, path); }
 
 StateDict load_safetensors(const std::filesystem::path& path) {
   require_path(path, "load_safetensors");

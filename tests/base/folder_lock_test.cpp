@@ -62,7 +62,9 @@ TEST(FolderLock, NamesItsHolderAndIsFreeAfterTheHolderIsKilled) {
   for (int i = 0; i < 10; ++i) {
     Holder holder(scratch.folder());
     const std::string text = refusal_of_lock(scratch.folder());
-    EXPECT_NE(text.find("process " + std::to_string(holder.id()) + " is using this folder"), std::string::npos) << text;
+    EXPECT_NE(text.find("process " + std::to_string(holder.id()) + " is using this folder"),
+              std::string::npos)
+        << text;
     holder.kill();
     ASSERT_TRUE(std::filesystem::exists(scratch / ".lock"));  // the stale one
     EXPECT_EQ(refusal_of_lock(scratch.folder()), "(no error)");

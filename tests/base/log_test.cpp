@@ -76,9 +76,10 @@ TEST_F(Log, WritesThroughALinkOnlyIfAllowed) {
   std::filesystem::create_symlink("other.txt", scratch / "log.txt");
   const std::string text =
       error_text<Error>([&] { configure_log({.file = scratch / "log.txt", .follow_links = false}); });
-  EXPECT_EQ(text, (scratch / "log.txt").string() +
-                      ": the log file is a symbolic link; expected: a file, or none; remove the link: what it "
-                      "leads to would be written");
+  EXPECT_EQ(text,
+            (scratch / "log.txt").string() +
+                ": the log file is a symbolic link; expected: a file, or none; remove the link: what it "
+                "leads to would be written");
   log_info("to nobody");
   EXPECT_EQ(read_file(scratch / "other.txt", 100), "");
   configure_log({.file = scratch / "log.txt"});

@@ -76,12 +76,11 @@ TEST(OptionSet, ReadsAFieldListOfASeparateStruct) {
 TEST(OptionPolicies, AreUndecidedUnlessTheFieldDecides) {
   CheckedOptions options;
   const OptionSet set = OptionSet::of(options);
-  for (const OptionRef& option : set.refs())
-    EXPECT_FALSE(option.notes.policy.is_decided()) << option.name;
+  for (const OptionRef& option : set.refs()) EXPECT_FALSE(option.notes.policy.is_decided()) << option.name;
   using Policy = kindling::OptionPolicy;
   EXPECT_FALSE((Policy{.on_resume = Policy::OnResume::fixed}.is_decided()));
-  EXPECT_TRUE((Policy{Policy::OnResume::fixed, Policy::AcrossRanks::may_differ, Policy::InTrials::kept}
-                   .is_decided()));
+  EXPECT_TRUE((
+      Policy{Policy::OnResume::fixed, Policy::AcrossRanks::may_differ, Policy::InTrials::kept}.is_decided()));
 }
 
 TEST(CountOrFraction, HasItsFormerNames) {

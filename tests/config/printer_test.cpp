@@ -99,11 +99,10 @@ TEST(PrintConfig, RoundTripsDefaultsAndEmptyValues) { EXPECT_TRUE(reread({}) == 
 TEST(PrintValues, PrintsWhatIsSetAndNothingElse) {
   SeedOptions seed, off;
   PrintedNetOptions net;
-  const ConfigSection sections[] = {
-      {.table = "net", .doc = "a net", .options = OptionSet::of(net)},
-      {.table = "off", .options = OptionSet::of(off), .enabled = false},
-      {.table = "", .options = OptionSet::of(seed)},
-      {.table = "parts[0]", .options = OptionSet::of(off)}};
+  const ConfigSection sections[] = {{.table = "net", .doc = "a net", .options = OptionSet::of(net)},
+                                    {.table = "off", .options = OptionSet::of(off), .enabled = false},
+                                    {.table = "", .options = OptionSet::of(seed)},
+                                    {.table = "parts[0]", .options = OptionSet::of(off)}};
   EXPECT_EQ(print_values(sections),
             "seed = 0\n[net]\nhidden = [256, 10]\nlr = 0.001\nmode = \"norm\"\n[[parts]]\nseed = 0\n");
 }

@@ -21,7 +21,8 @@ TEST(LibTorchVersion, AnotherPatchIsTaken) {
 TEST(LibTorchVersion, AnotherMinorVersionIsRefusedWithBothNamed) {
   const std::string text = error_text<Error>([] { require_matching_libtorch(2ULL << 56 | 99ULL << 48); });
   EXPECT_NE(text.find("LibTorch 2.99 has been loaded"), std::string::npos) << text;
-  EXPECT_NE(text.find("expected: LibTorch 2." + std::to_string(TORCH_VERSION_MINOR)), std::string::npos) << text;
+  EXPECT_NE(text.find("expected: LibTorch 2." + std::to_string(TORCH_VERSION_MINOR)), std::string::npos)
+      << text;
 }
 
 }  // namespace

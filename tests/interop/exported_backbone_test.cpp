@@ -29,7 +29,8 @@ namespace {
 struct Features : SequentialNet<Module> {
   Features()
       : SequentialNet(torch::nn::Sequential(
-            // The gradient of a bias before a batch norm would be rounding errors alone, which Adam scales up.
+            // The gradient of a bias before a batch norm would be rounding errors alone, which Adam scales
+            // up.
             torch::nn::Linear(torch::nn::LinearOptions(6, 8).bias(false)), torch::nn::BatchNorm1d(8),
             torch::nn::ReLU())) {}
 };
@@ -58,8 +59,8 @@ void train_new_head(const std::shared_ptr<ExportedBackbone>& model, DataModule& 
   TrainerOptions options;
   options.max_epochs = 3;
   options.step_graph = step_graph;
-  options.callbacks = {std::make_shared<LayerFreezing>(
-      LayerFreezingOptions{.patterns = {"backbone.*"}, .epochs = 1})};
+  options.callbacks = {
+      std::make_shared<LayerFreezing>(LayerFreezingOptions{.patterns = {"backbone.*"}, .epochs = 1})};
   options.optimizer = [](ParameterGroups parameters) -> std::unique_ptr<Optimizer> {
     return std::make_unique<AdamW>(std::move(parameters), AdamWOptions{.lr = 0.01, .weight_decay = 0.1});
   };
@@ -79,8 +80,8 @@ TEST(ExportedBackbone, HasTheExportedWeightsAndANewHead) {
   const Scratch scratch;
   const auto model = backbone_of(exported_features(scratch));
   EXPECT_EQ(model->parameter_names(),
-            (std::vector<std::string>{"backbone.net.0.weight", "backbone.net.1.weight",
-                                      "backbone.net.1.bias", "head.weight", "head.bias"}));
+            (std::vector<std::string>{"backbone.net.0.weight", "backbone.net.1.weight", "backbone.net.1.bias",
+                                      "head.weight", "head.bias"}));
   ExportedModule alone({.file = scratch / "features.pt2"});
   const at::Tensor x = at::randn({5, 6});
   model->eval();
@@ -144,7 +145,9 @@ TEST(ExportedBackbone, RefusesWhatHasNoFeatures) {
   Sums sums;
   export_program(sums, Batch{at::ones({4, 6})}, {.path = scratch / "sums.pt2"});
   ExportedBackbone model({.program = scratch / "sums.pt2"});
-  EXPECT_EQ(error_text<DataError>([&] { model.forward(at::ones({4, 6})); }),
+  EXPECT_EQ(error_text<DataError>([&] {
+              model.forward(at::ones({4, 6}));
+            }),
             "ExportedBackbone: the first output of the program is Float [4]; expected: floating-point "
             "features [batch, ...]");
 }

@@ -556,9 +556,9 @@ TEST_F(LocalLaunchTest, RefusesWhatCannotBeStarted) {
 TEST_F(LocalLaunchTest, IsOneAtATime) {
   std::thread other([&] {
     wait_until([&] { return have("id", 2); });
-    EXPECT_EQ(
-        error_text<Error>([&] { run_local_processes(script("touch wrong", 1)); }),
-        "launch: this process has another launch running; expected: one launch at a time; wait until it ends");
+    EXPECT_EQ(error_text<Error>([&] { run_local_processes(script("touch wrong", 1)); }),
+              "launch: this process has another launch running; expected: one launch at a time; wait until "
+              "it ends");
     touch("go");
   });
   EXPECT_EQ(

@@ -150,11 +150,11 @@ TEST(MetricsFile, ReadsWhatTheLoggerWrites) {
 
 TEST(MetricsFile, SkipsDamagedLinesAndAnIncompleteLastOne) {
   const std::string good = R"({"epoch": 1, "global_step": 2, "train_loss": 0.5})";
-  const RunRecords file = read_text(
-      good + "\n" + "not json\n" + R"({"epoch": 2, "global_step": )" + "\n" +
-      R"({"epoch": 2, "global_step": 4, "deep": {"train_loss": 1}})" + "\n" +
-      R"({"epoch": 2, "global_step": 4, "list": [1]})" + "\n" + R"({"epoch": -2, "global_step": 4})" + "\n" +
-      R"({"loss": 4})" + "\n" + std::string("{\0}\n", 4) + R"({"epoch": 2, "global_step": 4, "train_lo)");
+  const RunRecords file = read_text(good + "\n" + "not json\n" + R"({"epoch": 2, "global_step": )" + "\n" +
+                                    R"({"epoch": 2, "global_step": 4, "deep": {"train_loss": 1}})" + "\n" +
+                                    R"({"epoch": 2, "global_step": 4, "list": [1]})" + "\n" +
+                                    R"({"epoch": -2, "global_step": 4})" + "\n" + R"({"loss": 4})" + "\n" +
+                                    std::string("{\0}\n", 4) + R"({"epoch": 2, "global_step": 4, "train_lo)");
   EXPECT_EQ(file.num_damaged_lines, 7U);
   EXPECT_EQ(file.metrics.num_epochs(), 1);
   EXPECT_EQ(file.metrics.find("train_loss")->last().value, 0.5);
@@ -173,9 +173,9 @@ TEST(MetricsFile, ReadsLinesAcrossBlocks) {
 
 TEST(MetricsFile, CountsTheLastOfSeveralRuns) {
   const RunRecords file = read_text(R"({"epoch": 1, "global_step": 5, "train_loss": 1})"
-                                     "\n"
-                                     R"({"epoch": 1, "global_step": 2, "val_loss": 2})"
-                                     "\n");
+                                    "\n"
+                                    R"({"epoch": 1, "global_step": 2, "val_loss": 2})"
+                                    "\n");
   EXPECT_EQ(file.metrics.names(), (std::vector<std::string>{"val_loss"}));
   EXPECT_TRUE(read_text("").metrics.is_empty());
 }

@@ -1,9 +1,8 @@
-#include "measurements/measured_work.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "measurements/measured_work.h"
 #include "measurements/measurements.h"
 #include "support/device_under_test.h"
 

@@ -1,6 +1,6 @@
-#include "measurements/measurements.h"
-
 #include <gtest/gtest.h>
+
+#include "measurements/measurements.h"
 
 namespace kindling {
 namespace {

@@ -30,9 +30,10 @@ TEST_P(Accuracy, RefusesLabelsThatWouldBeBroadcast) {
   const at::Tensor outputs = at::zeros({4, 3}, at::device(device_));
   const auto labels = at::zeros({4, 1}, at::device(device_).dtype(at::kLong));
   const std::string text = error_text<DataError>([&] { accuracy(outputs, labels); });
-  EXPECT_EQ(text.find("accuracy: the labels are Long [4, 1], the outputs Float [4, 3]; expected: class numbers "
-                      "Long [4]"),
-            0U)
+  EXPECT_EQ(
+      text.find("accuracy: the labels are Long [4, 1], the outputs Float [4, 3]; expected: class numbers "
+                "Long [4]"),
+      0U)
       << text;
   EXPECT_THROW(kindling::Accuracy().update(outputs, labels), DataError);
 }

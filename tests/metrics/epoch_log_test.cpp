@@ -301,7 +301,7 @@ TEST_P(Log, SumsOfAStepCanBeReverted) {
   const auto end = [&](EpochLog& to, std::int64_t step, std::optional<double> left_out) {
     if (left_out) {
       to.mark(to.column("skipped", EpochLog::Kind::internal), *left_out);
-      to.settle(number(*left_out));
+      to.commit_sums(number(*left_out));
     }
     to.append({.global_step = step, .batch = to.num_rows(), .weight = 2});
   };
@@ -316,7 +316,7 @@ TEST_P(Log, SumsOfAStepCanBeReverted) {
     add(*one, std::nan(""));
     end(*one, 2, 1.);
     add(*one, 5);
-    end(*one, 3, {});  // counts without settle(), too
+    end(*one, 3, {});  // counts without commit_sums(), too
     one->move_to_host();
     const Means means = one->means(one->find_column("skipped", EpochLog::Kind::internal));
     EXPECT_EQ(means, (Means{{"found", 8. / 10 + 1000 * 4}}));

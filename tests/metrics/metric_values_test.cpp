@@ -158,8 +158,9 @@ TEST_P(MetricValues, RejectLabelsThatAreNotClasses) {
       const at::Tensor part =
           metric->update(outputs, on(at::tensor({0, 1, static_cast<int>(wrong), -100}, at::kLong)));
       const std::string text = error_text<DataError>([&] { values_of(*metric, part, 4); });
-      EXPECT_NE(text.find("a label in the epoch is not a class of the outputs; expected: class numbers from 0 to"),
-                std::string::npos)
+      EXPECT_NE(
+          text.find("a label in the epoch is not a class of the outputs; expected: class numbers from 0 to"),
+          std::string::npos)
           << name << text;
       EXPECT_THROW(
           metric->compute({part.cpu().const_data_ptr<double>(), static_cast<std::size_t>(part.numel())}, 4),
@@ -224,7 +225,8 @@ TEST_P(MetricValues, OfPerplexityTakeClassesInTheLastPlace) {
   EXPECT_TRUE(at::equal(last.update(outputs, labels), second.update(outputs.transpose(1, 2), labels)));
   EXPECT_TRUE(at::equal(last.update(outputs[0], labels[0]), second.update(outputs[0], labels[0])));
   const std::string text = error_text<DataError>([&] { last.update(outputs.transpose(1, 2), labels); });
-  EXPECT_NE(text.find("expected: outputs [batch, …, classes] and class numbers [batch, …]"), std::string::npos)
+  EXPECT_NE(text.find("expected: outputs [batch, …, classes] and class numbers [batch, …]"),
+            std::string::npos)
       << text;
 }
 

@@ -61,9 +61,9 @@ TEST(Lbfgs, RequiresAClosureAndOneGroup) {
   const at::Tensor a = at::ones({2}).requires_grad_(), b = at::ones({2}).requires_grad_();
   Lbfgs lbfgs({a});
   a.sum().backward();
-  EXPECT_EQ(
-      error_text<ConfigError>([&] { lbfgs.step(); }),
-      "lbfgs: a step without a closure; expected: step_with(closure), which evaluates the loss several times");
+  EXPECT_EQ(error_text<ConfigError>([&] { lbfgs.step(); }),
+            "lbfgs: a step without a closure; expected: step_with(closure), which evaluates the loss several "
+            "times");
   EXPECT_TRUE(lbfgs.needs_closure());
   EXPECT_FALSE(lbfgs.can_skip());
   EXPECT_THROW(Lbfgs(ParameterGroups{{.parameters = {a}}, {.parameters = {b}}}), ConfigError);

@@ -258,8 +258,9 @@ TEST(OptimizerState, RefusesSavedNumbersThatAreNotNumbers) {
   for (const std::string key : {"lr.0", "momentum"}) {
     StateDict broken = saved;
     broken.metadata.at(key) = "0.00x";
-    EXPECT_NE(error_text<CheckpointError>([&] { adam.load_state_dict(broken); }).find("'" + key + "': '0.00x'"),
-              std::string::npos);
+    EXPECT_NE(
+        error_text<CheckpointError>([&] { adam.load_state_dict(broken); }).find("'" + key + "': '0.00x'"),
+        std::string::npos);
     EXPECT_TRUE(same(*adam.state_dict().find("first.bias.exp_avg"), before)) << "nothing has changed";
   }
 }

@@ -45,9 +45,10 @@ TEST(OptimizerOptions, NameWrongValues) {
 TEST(OptimizerOptions, MuonNamesParametersThatAreNotMatrices) {
   const at::Tensor matrix = a_matrix(), bias = at::ones({2}).requires_grad_();
   const ParameterGroups both{{.parameters = {matrix, bias}, .names = {"net.weight", "net.bias"}}};
-  EXPECT_EQ(error_text<ConfigError>([&] { Muon muon(both); }),
-            "muon: parameters that are not matrices: 'net.bias'; expected: parameters with two dimensions; set "
-            "adamw_lr, such as 3e-4, to let AdamW update them, or use a separate optimizer for them");
+  EXPECT_EQ(
+      error_text<ConfigError>([&] { Muon muon(both); }),
+      "muon: parameters that are not matrices: 'net.bias'; expected: parameters with two dimensions; set "
+      "adamw_lr, such as 3e-4, to let AdamW update them, or use a separate optimizer for them");
   Muon muon(both, {.lr = 0.02, .weight_decay = 0.2, .adamw_lr = 0.001});
   AdamW adamw({bias.detach().clone().requires_grad_()}, {.lr = 0.001, .weight_decay = 0.2});
   for (int step = 0; step < 3; ++step) {

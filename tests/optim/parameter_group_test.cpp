@@ -78,18 +78,20 @@ TEST(ParameterGroups, ByNameKnowsEveryNameOfATiedParameter) {
     EXPECT_EQ(groups.groups()[1].names, Names{"first.weight"}) << "once, by its first name";
     EXPECT_TRUE(groups.groups()[1].parameters[0].is_same(model.first->weight));
   }
-  EXPECT_EQ(error_text<ConfigError>([&] {
-              by_name(model, {{.match = "first.weight"}, {.match = "second.weight"}});
-            }),
-            "parameter group 'second.weight': earlier groups contain all parameters that it matches; expected: "
-            "the more specific pattern first");
+  EXPECT_EQ(
+      error_text<ConfigError>([&] {
+        by_name(model, {{.match = "first.weight"}, {.match = "second.weight"}});
+      }),
+      "parameter group 'second.weight': earlier groups contain all parameters that it matches; expected: "
+      "the more specific pattern first");
 }
 
 TEST(ParameterGroups, ByNameRejectPatternsWithoutAMatch) {
   const TwoLinear model;
-  EXPECT_EQ(error_text<ConfigError>([&] { by_name(model, {{.match = "frist.*"}}); }),
-            "parameter group 'frist.*': 'frist.*' matches no name; expected: one of first.weight, first.bias, "
-            "second.weight, second.bias; did you mean 'first.*'?");
+  EXPECT_EQ(
+      error_text<ConfigError>([&] { by_name(model, {{.match = "frist.*"}}); }),
+      "parameter group 'frist.*': 'frist.*' matches no name; expected: one of first.weight, first.bias, "
+      "second.weight, second.bias; did you mean 'first.*'?");
   EXPECT_EQ(error_text<ConfigError>([&] {
               by_name(model, {{.match = "second.*"}, {.match = "second.bias"}});
             }),

@@ -93,8 +93,9 @@ TEST(Schedule, SaysWhichOptionMustBeSet) {
             "multistep schedule: milestones is not set; expected: at least one step");
   EXPECT_EQ(error_text<ConfigError>([] { exponential_schedule({}); }),
             "exponential schedule: gamma is not set; expected: the factor of each step");
-  EXPECT_EQ(error_text<ConfigError>([] { cosine_restarts_schedule({}); }),
-            "cosine_restarts schedule: T_0 is not set; expected: the number of steps until the first restart");
+  EXPECT_EQ(
+      error_text<ConfigError>([] { cosine_restarts_schedule({}); }),
+      "cosine_restarts schedule: T_0 is not set; expected: the number of steps until the first restart");
 }
 
 TEST(Schedule, RestartsOfAnyLengthAreFound) {
@@ -214,11 +215,11 @@ TEST(Schedule, GivesAnOptimizerItsRatesAndItsMomentum) {
   PlainDescent plain({first});
   apply_schedule(one_cycle_schedule(), middle, plain);
   apply_schedule(one_cycle_schedule({.cycle_momentum = false}), middle, plain);
-  EXPECT_EQ(
-      error_text<ConfigError>(
-          [&] { apply_schedule(one_cycle_schedule({.cycle_momentum = true}), middle, plain); }),
-      "schedule: it changes the momentum, but the optimizer has none; expected: an optimizer with momentum or "
-      "betas; set cycle_momentum = false to keep the momentum unchanged");
+  EXPECT_EQ(error_text<ConfigError>(
+                [&] { apply_schedule(one_cycle_schedule({.cycle_momentum = true}), middle, plain); }),
+            "schedule: it changes the momentum, but the optimizer has none; expected: an optimizer with "
+            "momentum or "
+            "betas; set cycle_momentum = false to keep the momentum unchanged");
 }
 
 TEST(Schedule, RequiresItsLengthIfTheRunHasNone) {

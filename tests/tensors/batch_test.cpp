@@ -89,7 +89,8 @@ TEST(Batch, NamesOfAMapDiffer) {
   const auto make = [] {
     Batch::map({{"a", Batch::leaf(filled(1))}, {"b", Batch::leaf(filled(1))}, {"a", Batch::leaf(filled(2))}});
   };
-  EXPECT_EQ(error_text<DataError>(make), "batch: the name 'a' is used twice in a map; expected: unique names");
+  EXPECT_EQ(error_text<DataError>(make),
+            "batch: the name 'a' is used twice in a map; expected: unique names");
 }
 
 TEST(Batch, SamplesNeedADimension) { EXPECT_THROW(Batch({at::scalar_tensor(1)}).num_samples(), DataError); }

@@ -85,9 +85,10 @@ TEST_P(ParametersOnDevice, TakeValuesThatAreThereAlready) {
 
 TEST(Parameters, WeightGivesALazyLayerItsShape) {
   torch::nn::Sequential net{LazyLinear(2)};
-  EXPECT_EQ(error_text<Error>([&] { set_parameter(*net, "0.weight", at::ones({4})); }),
-            "set_parameter(\"0.weight\"): the values have the shape [4]; expected: a shape that its lazy layer "
-            "accepts");
+  EXPECT_EQ(
+      error_text<Error>([&] { set_parameter(*net, "0.weight", at::ones({4})); }),
+      "set_parameter(\"0.weight\"): the values have the shape [4]; expected: a shape that its lazy layer "
+      "accepts");
   EXPECT_EQ(error_text<Error>([&] {
               set_parameter(*net, "0.weight", at::ones({3, 4}));
             }),
@@ -102,10 +103,10 @@ TEST(Parameters, WeightGivesALazyLayerItsShape) {
 
 TEST(Parameters, ErrorsNameTheNearestName) {
   torch::nn::Sequential net = small_net();
-  EXPECT_EQ(
-      error_text<Error>([&] { get_parameter(*net, "0.wieght"); }),
-      "get_parameter(\"0.wieght\"): the module has no parameter or buffer of this name; expected: did you mean "
-      "'0.weight'?");
+  EXPECT_EQ(error_text<Error>([&] { get_parameter(*net, "0.wieght"); }),
+            "get_parameter(\"0.wieght\"): the module has no parameter or buffer of this name; expected: did "
+            "you mean "
+            "'0.weight'?");
   const std::string text = error_text<Error>([&] { set_parameter(*net, "head", at::ones({1})); });
   EXPECT_NE(text.find("one of 0.weight, 0.bias, 1.weight"), std::string::npos) << text;
 }

@@ -27,16 +27,20 @@ TEST(SavedNumber, AcceptsBothEndsOfItsRange) {
 
 TEST(SavedNumber, ErrorNamesKeyTextAndExpectation) {
   const std::string remedy = "; use another checkpoint: this one is damaged or was edited";
-  EXPECT_EQ(error_text<CheckpointError>([] { number_of<std::int64_t>({{"epoch", "1x"}}, "epoch"); }),
+  EXPECT_EQ(error_text<CheckpointError>([] {
+              number_of<std::int64_t>({{"epoch", "1x"}}, "epoch");
+            }),
             "saved value 'epoch': '1x'; expected: an integer" + remedy);
   EXPECT_EQ(error_text<CheckpointError>([] { number_of<double>({}, "rate"); }),
             "saved value 'rate': it is missing; expected: a number" + remedy);
-  EXPECT_EQ(
-      error_text<CheckpointError>([] { number_of<std::int64_t>({{"n", "-1"}}, "n", {.min = 0}); }),
-      "saved value 'n': '-1'; expected: an integer of at least 0" + remedy);
-  EXPECT_EQ(
-      error_text<CheckpointError>([] { number_of<double>({{"n", "nan"}}, "n", {.min = 0.5, .max = 2}); }),
-      "saved value 'n': 'nan'; expected: a number from 0.5 to 2" + remedy);
+  EXPECT_EQ(error_text<CheckpointError>([] {
+              number_of<std::int64_t>({{"n", "-1"}}, "n", {.min = 0});
+            }),
+            "saved value 'n': '-1'; expected: an integer of at least 0" + remedy);
+  EXPECT_EQ(error_text<CheckpointError>([] {
+              number_of<double>({{"n", "nan"}}, "n", {.min = 0.5, .max = 2});
+            }),
+            "saved value 'n': 'nan'; expected: a number from 0.5 to 2" + remedy);
 }
 
 TEST(SavedNumber, RefusesTextsThatAreNotNumbersFromEndToEnd) {

@@ -54,7 +54,8 @@ TEST_P(ComparedOnDevice, ResultsComeInOneTransfer) {
   const auto a = copy_to(*net, device_), b = copy_to(*net, device_);
   const TransferCounts before = transfer_counts();
   EXPECT_TRUE(compare(*a, *b).is_equal());
-  EXPECT_EQ(transfer_counts() - before, (TransferCounts{0, 0, 1, 96, 1}));  // four tensors, three doubles each
+  EXPECT_EQ(transfer_counts() - before,
+            (TransferCounts{0, 0, 1, 96, 1}));  // four tensors, three doubles each
 }
 
 TEST_P(ComparedOnDevice, ValuesOfEveryKindCount) {

@@ -58,8 +58,8 @@ class KINDLING_API AppendFile {
   // Appends whole lines, each ended by '\n'. When it returns the system has them (they survive this process,
   // but not a power loss). If it throws, none of `lines` is left in the file.
   void append(std::string_view lines);
-  // When it returns, everything appended survives a power loss too. Writes the file again if it has been removed
-  // since it was opened, and continues in the file that has replaced it, if any; both are logged.
+  // When it returns, everything appended survives a power loss too. Writes the file again if it has been
+  // removed since it was opened, and continues in the file that has replaced it, if any; both are logged.
   void sync();
   // Truncates the file to its first `size` bytes. Throws if no line ends there.
   void cut_to(std::size_t size);

@@ -42,8 +42,8 @@ KINDLING_API std::string to_svg_grid(std::span<const Chart> charts, int columns 
 
 // Returns lines that end with newlines, drawn in braille dots on `rows` lines (at least 4) with axes and
 // labels around them. No line is wider than `columns` (at least 24; less counts as 24) if the labels fit.
-// Curves differ by their dashes: solid, dashed, dotted, dash-dotted, and again. With `color` they also differ by
-// one of six colors, for which the text has escape sequences; without it there are none.
+// Curves differ by their dashes: solid, dashed, dotted, dash-dotted, and again. With `color` they also differ
+// by one of six colors, for which the text has escape sequences; without it there are none.
 KINDLING_API std::string to_text(const Chart& chart, int columns = 72, int rows = 16, bool color = false);
 
 }  // namespace kindling

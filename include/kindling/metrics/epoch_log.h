@@ -53,20 +53,22 @@ class KINDLING_API EpochLog {
   void mark(std::string_view name, const at::Tensor& value, ValueOptions options = {}) {
     mark(column(name), value, options);
   }
-  // Adds a batch's contribution to a metric: a single number as a value of the row, weighted by what it adds to
-  // compute()'s num_samples; a larger tensor to sums on the device. Throws DataError if the shape differs from
-  // earlier ones.
+  // Adds a batch's contribution to a metric: a single number as a value of the row, weighted by what it adds
+  // to compute()'s num_samples; a larger tensor to sums on the device. Throws DataError if the shape differs
+  // from earlier ones.
   void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part,
             ValueOptions options = {});
-  // Reverts what has been added to sums since the last call if `left_out`, a number on the device, is not 0.
-  // Reverts nothing if it is undefined.
-  void settle(const at::Tensor& left_out);
+  // Keeps what has been added to sums since the last call, or reverts it if `skipped`, a number on the
+  // device, is not 0. Keeps it if `skipped` is undefined.
+  void commit_sums(const at::Tensor& skipped);
+  [[deprecated("use commit_sums")]] void settle(const at::Tensor& skipped) { commit_sums(skipped); }
   // The names of means and metrics that were marked again in the same row, which replaced their first value.
   const std::vector<std::string>& replaced_names() const noexcept { return replaced_names_; }
   bool has_marks() const noexcept { return !marks_.empty() || !parts_.empty(); }
   // Discards the marked values: their batch will not become a row.
   void drop_marks();
-  void drop_weighed();  // the same for means and metrics only: the batch has no weight
+  void drop_weighted();  // the same for means and metrics only: the batch has no weight
+  [[deprecated("use drop_weighted")]] void drop_weighed() { drop_weighted(); }
   // Ends the row with the marked values. A row without weight keeps only marks and values of its step.
   void append(const RowTag& tag);
   std::int64_t num_rows() const noexcept { return num_rows_; }
@@ -87,7 +89,7 @@ class KINDLING_API EpochLog {
   std::set<std::int64_t> marked_steps(std::optional<std::size_t> column) const;  // steps whose value is not 0
   // Returns one number per column that has any, in double precision: the weighted mean Σ weight·value / Σ
   // weight over all rows, or the metric. Steps with a value other than 0 in the column `left_out` have no
-  // weight; settle() reverts their contribution to sums. Requires move_to_host().
+  // weight; commit_sums() reverts their contribution to sums. Requires move_to_host().
   NamedValues means(std::optional<std::size_t> left_out = {}) const { return means(totals(left_out)); }
   std::vector<NamedTotal> totals(std::optional<std::size_t> left_out = {}) const;
   NamedValues means(const std::vector<NamedTotal>& totals) const;

@@ -30,8 +30,8 @@ class KINDLING_API Metric {
   virtual at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                      const at::Tensor& weights) const;
 
-  // Returns how many answers a batch has if these are not its samples: pixels, tokens. Called for batches that
-  // add a single number without weights. The default returns nothing: samples count.
+  // Returns how many answers a batch has if these are not its samples: pixels, tokens. Called for batches
+  // that add a single number without weights. The default returns nothing: samples count.
   virtual std::optional<std::int64_t> num_answers(const at::Tensor& outputs, const at::Tensor& labels) const;
 
   // Returns the number: from the sums (row by row) that the batches have added, in double precision, and from

@@ -43,7 +43,9 @@ class KINDLING_API ParameterGroups {
   const std::vector<ParameterGroup>& groups() const noexcept { return groups_; }
   // Of a model: the further names of parameters that it has registered several times, as tied weights are,
   // each with the parameter's first name. by_name() knows them, too.
-  const std::vector<std::pair<std::string, std::string>>& other_names() const noexcept { return other_names_; }
+  const std::vector<std::pair<std::string, std::string>>& other_names() const noexcept {
+    return other_names_;
+  }
 
  private:
   std::vector<ParameterGroup> groups_;

@@ -68,8 +68,8 @@ class KINDLING_API Batch {
   [[deprecated("use mark_padding()")]] void count_nothing() noexcept { mark_padding(); }
 
   // Random numbers of the samples, float32 [samples, count] in [0, 1), on the device of the batch; undefined
-  // unless DataModule::num_random_numbers() asks for some. They are not part of the batch: a new batch made of
-  // its tensors has none.
+  // unless DataModule::num_random_numbers() asks for some. They are not part of the batch: a new batch made
+  // of its tensors has none.
   const at::Tensor& random_numbers() const noexcept { return random_numbers_; }
   void set_random_numbers(at::Tensor numbers) noexcept { random_numbers_ = std::move(numbers); }
 

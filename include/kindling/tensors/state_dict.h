@@ -69,10 +69,10 @@ KINDLING_API LoadReport load_state_dict(torch::nn::Module& module, const StateDi
 
 // The same from a safetensors file or a Python state dict (`.pt`, torch.save), directly into the parameters'
 // memory: at most one tensor at a time is held in host memory, and none when reading into a parameter on the
-// CPU. Names and shapes are checked before the first write; only a disk error during reading and a tensor whose
-// checksum does not match leave the model partly loaded. For a checkpoint, {.prefix = "model."} loads the
-// model's own weights; load_validated_weights() in checkpoint_file.h loads those that validation measured, which
-// may be averages (a warning says so if they differ). Throws CheckpointError.
+// CPU. Names and shapes are checked before the first write; only a disk error during reading and a tensor
+// whose checksum does not match leave the model partly loaded. For a checkpoint, {.prefix = "model."} loads
+// the model's own weights; load_validated_weights() in checkpoint_file.h loads those that validation
+// measured, which may be averages (a warning says so if they differ). Throws CheckpointError.
 KINDLING_API LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                                      const LoadOptions& options = {});
 

@@ -139,12 +139,12 @@ void print_cpu(const HostInfo& host) {
        memory_text(host.memory_total_bytes - host.memory_available_bytes, host.memory_total_bytes), "-"});
 }
 
-void print_processes(const std::vector<GpuInfo>& cards) {
+void print_processes(const std::vector<GpuInfo>& gpus) {
   print_titles(kProcessColumns);
-  for (const GpuInfo& card : cards) {
-    const std::string index = std::to_string(card.index);
-    if (!card.processes) print_row(kProcessColumns, {index, "-", "-", "-"});
-    for (const ProcessInfo& process : card.processes.value_or(std::vector<ProcessInfo>{}))
+  for (const GpuInfo& gpu : gpus) {
+    const std::string index = std::to_string(gpu.index);
+    if (!gpu.processes) print_row(kProcessColumns, {index, "-", "-", "-"});
+    for (const ProcessInfo& process : gpu.processes.value_or(std::vector<ProcessInfo>{}))
       print_row(kProcessColumns, {index, std::to_string(process.pid), process.name.value_or("-"),
                                   number_or_dash(scaled(process.memory_bytes, kMiB), 0, " MiB")});
   }
@@ -157,17 +157,17 @@ void print_table(const DeviceTable& table) {
             << "   LibTorch " << TORCH_VERSION << "\n";
   print_rule(kGpuColumns);
   print_titles(kGpuColumns);
-  for (const GpuInfo& card : table.cards) print_gpu(card);
+  for (const GpuInfo& gpu : table.cards) print_gpu(gpu);
   print_cpu(table.host);
   print_rule(kCpuColumns);
-  const auto has_rows = [](const GpuInfo& card) { return !card.processes || !card.processes->empty(); };
+  const auto has_rows = [](const GpuInfo& gpu) { return !gpu.processes || !gpu.processes->empty(); };
   if (std::ranges::any_of(table.cards, has_rows))
     print_processes(table.cards);
   else if (!table.cards.empty())
     std::cout << "no process uses a GPU\n";
-  for (const GpuInfo& card : table.cards)
-    if (!card.why_not_usable.empty())
-      std::cout << "* GPU " << card.index << " cannot be used: " << card.why_not_usable << "\n";
+  for (const GpuInfo& gpu : table.cards)
+    if (!gpu.why_not_usable.empty())
+      std::cout << "* GPU " << gpu.index << " cannot be used: " << gpu.why_not_usable << "\n";
   if (!table.note.empty()) std::cout << table.note << "\n";
 }
 

@@ -159,11 +159,8 @@ void print_files(const std::vector<CheckedFile>& files, const std::filesystem::p
     rows.push_back({file.path.lexically_relative(root).string(), std::to_string(file.wanted.size),
                     file.wanted.sha256.empty() ? "-" : std::string(file.wanted.sha256),
                     state_text(file.state)});
-  std::cout << table_text({{.title = "file"},
-                           {.title = "bytes", .right = true},
-                           {.title = "SHA-256"},
-                           {.title = "state"}},
-                          rows);
+  std::cout << table_text(
+      {{.title = "file"}, {.title = "bytes", .right = true}, {.title = "SHA-256"}, {.title = "state"}}, rows);
   for (const CheckedFile& file : files)
     if (file.state == FileState::wrong)
       std::cout << "wrong: " << file.path.string() << ": " << file.problem << "\n";

@@ -1,5 +1,3 @@
-#include "cli/help/help.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -10,6 +8,7 @@
 #include "base/joined.h"
 #include "cli/config/command_parser.h"
 #include "cli/config/config_topics.h"
+#include "cli/help/help.h"
 #include "kindling/config/printer.h"
 
 namespace kindling {

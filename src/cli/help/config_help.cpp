@@ -1,5 +1,3 @@
-#include "cli/help/help.h"
-
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -7,6 +5,7 @@
 #include "base/joined.h"
 #include "cli/config/config_topics.h"
 #include "cli/config/other_names.h"
+#include "cli/help/help.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"

@@ -67,7 +67,7 @@ NodePtr loop_node(Run run) {
 
 // The operator itself, for values that a loop does not handle.
 std::optional<OutVariantNode> writing_node(const c10::OperatorHandle& op, Arguments arguments,
-                                        const Results& results) {
+                                           const Results& results) {
   const auto out = out_operator(op);
   if (!out) return std::nullopt;
   arguments.insert(arguments.end(), results.begin(), results.end());

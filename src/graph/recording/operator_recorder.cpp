@@ -76,7 +76,7 @@ std::vector<OperatorValue> values_of(Recording& recording, torch::jit::Stack& st
 thread_local OperatorRecorder* OperatorRecorder::current_ = nullptr;
 
 // Registers the fallback on first use. It is never removed, because threads may outlive main().
-std::string OperatorRecorder::why_not() {
+std::string OperatorRecorder::capture_obstacle() {
   static const std::string reason = []() -> std::string {
     c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
     if (dispatcher.hasBackendFallbackForDispatchKey(kKey)) {

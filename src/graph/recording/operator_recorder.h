@@ -20,7 +20,7 @@ class OperatorRecorder {
   OperatorRecorder& operator=(const OperatorRecorder&) = delete;
 
   // Returns why operators cannot be recorded; empty if they can. Logs one warning per process if they cannot.
-  static std::string why_not();
+  static std::string capture_obstacle();
   // Marks the current recording, if any, as unusable for a replay, because operators are only a part of the
   // work.
   static void refuse(std::string_view reason);

@@ -22,8 +22,8 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/lazy.h"
-#include "nn/scoped_model_state.h"
 #include "nn/checkpoint_scopes.h"
+#include "nn/scoped_model_state.h"
 #include "tensors/scalar_types.h"
 
 namespace kindling {

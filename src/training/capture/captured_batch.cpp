@@ -79,7 +79,8 @@ std::vector<at::Tensor> CapturedBatch::inputs(const Batch& batch) const {
   return inputs;
 }
 
-Recording CapturedBatch::begin_recording(const Batch& batch, const ModelFingerprint& look, Device device) const {
+Recording CapturedBatch::begin_recording(const Batch& batch, const ModelFingerprint& look,
+                                         Device device) const {
   Recording recording(device);
   recording.add_inputs(inputs(batch));
   for (const at::Tensor& tensor : batch.tensors())
@@ -105,7 +106,7 @@ void CapturedBatch::end_recording(Recording recording, const BatchResults& resul
   recordings_.push_back(std::move(recording));
 }
 
-std::string CapturedBatch::why_not() {
+std::string CapturedBatch::capture_obstacle() {
   Recording& latest = recordings_.back();
   if (!latest.refusal.empty()) return latest.refusal;
   if (latest.keeps_more_than_outputs()) return "it keeps tensors that the next step may read";

@@ -67,7 +67,7 @@ class CapturedBatch {
   Recording begin_recording(const Batch& batch, const ModelFingerprint& look, Device device) const;
   void end_recording(Recording recording, const BatchResults& results);
   // Returns why there can be no replay; empty: there can. Call it after the step of the latest recording.
-  std::string why_not();
+  std::string capture_obstacle();
   bool is_recorded() const noexcept { return recordings_.size() == 2; }
 
   // Makes the replay from the recordings, which are then released. On a device it also captures `work` on the

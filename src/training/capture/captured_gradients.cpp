@@ -130,8 +130,8 @@ at::Tensor CapturedGradients::compute(const Batch& batch, bool begins_window, do
   if (is_off_) return compute_eagerly(batch, begins_window, factor);
   if (begins_window) state_.optimizer->zero_grad();
   if (CapturedBatch* const latest = std::exchange(latest_, nullptr))
-    if (const std::string reason = latest->why_not(); !reason.empty()) give_up(reason);
-  if (has_changed()) begin_anew();
+    if (const std::string reason = latest->capture_obstacle(); !reason.empty()) give_up(reason);
+  if (has_changed()) start_over();
   if (is_off_ || waits_for_answer()) return compute_eagerly(batch, /*begins_window=*/false, factor);
   CapturedBatch* const recorded = is_off_ ? nullptr : recorded_like(batch);
   if (recorded == nullptr) return compute_eagerly(batch, /*begins_window=*/false, factor);
@@ -142,22 +142,22 @@ at::Tensor CapturedGradients::compute(const Batch& batch, bool begins_window, do
 // depend on LibTorch's settings.
 bool CapturedGradients::has_changed() {
   const OperatorSettings settings = operator_settings(state_.log.device().type());
-  return std::exchange(settings_, settings) != settings || !look_ || !look_->holds();
+  return std::exchange(settings_, settings) != settings || !fingerprint_ || !fingerprint_->holds();
 }
 
-void CapturedGradients::begin_anew() {
+void CapturedGradients::start_over() {
   batches_.clear();
   running_ = nullptr;
   comparison_.drop();
-  look_.emplace(*state_.model);
+  fingerprint_.emplace(*state_.model);
   model_changed();
   is_cleared_.clear();
-  for (const at::Tensor& parameter : look_->parameters())
+  for (const at::Tensor& parameter : fingerprint_->parameters())
     is_cleared_.push_back(std::ranges::any_of(state_.optimizer->parameters(), [&](const at::Tensor& trained) {
       return trained.is_same(parameter);
     }));
   if (++num_looks_ > kMaxLooks) return give_up("the model keeps changing");
-  if (const std::string reason = look_->why_not(); !reason.empty()) give_up(reason);
+  if (const std::string reason = fingerprint_->capture_obstacle(); !reason.empty()) give_up(reason);
 }
 
 CapturedBatch* CapturedGradients::recorded_like(const Batch& batch) {
@@ -179,7 +179,7 @@ at::Tensor CapturedGradients::advance(CapturedBatch& recorded, const Batch& batc
   running_ = &recorded;
   const bool is_first = recorded.replay() == nullptr;
   if (!is_first && recorded.replay()->has_lost_tensors()) {
-    begin_anew();
+    start_over();
     return compute_eagerly(batch, /*begins_window=*/false, factor);
   }
   if (!is_first && recorded.replay()->is_lent())
@@ -200,9 +200,9 @@ at::Tensor CapturedGradients::compute_eagerly(const Batch& batch, bool begins_wi
 }
 
 at::Tensor CapturedGradients::warm_up(CapturedBatch& recorded, const Batch& batch, double factor) {
-  const auto before = states_of_gradients(look_->parameters());
+  const auto before = states_of_gradients(fingerprint_->parameters());
   at::Tensor loss = forward(batch, /*begins_window=*/false);
-  const bool is_forward = states_of_gradients(look_->parameters()) == before;
+  const bool is_forward = states_of_gradients(fingerprint_->parameters()) == before;
   backward(loss, factor);
   recorded.take_seed_of(loss);
   // Within an accumulation window such gradients would be added in a different order.
@@ -210,12 +210,12 @@ at::Tensor CapturedGradients::warm_up(CapturedBatch& recorded, const Batch& batc
   return side_ ? loss.detach() : loss;
 }
 
-// A replay computes the gradients of registered parameters only. Leaves that the step itself creates, also from
-// its batch, are gone after it.
+// A replay computes the gradients of registered parameters only. Leaves that the step itself creates, also
+// from its batch, are gone after it.
 bool CapturedGradients::trains_unregistered(const at::Tensor& loss, const Recording& recording) const {
   return std::ranges::any_of(leaves_of(loss), [&](const at::Tensor& leaf) {
     const auto is_leaf = [&](const at::Tensor& parameter) { return parameter.is_same(leaf); };
-    if (std::ranges::any_of(look_->parameters(), is_leaf)) return false;
+    if (std::ranges::any_of(fingerprint_->parameters(), is_leaf)) return false;
     const auto storage = recording.storage_of(leaf);
     return !storage || (recording.storages[*storage].is_external && !recording.storages[*storage].is_known);
   });
@@ -223,7 +223,7 @@ bool CapturedGradients::trains_unregistered(const at::Tensor& loss, const Record
 
 BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
                                               Recording* recording) {
-  GradientsApart apart(look_->parameters());
+  GradientsApart apart(fingerprint_->parameters());
   const MarkedRow before(state_.log);  // what callbacks have logged
   BatchResults results;
   std::optional<OperatorRecorder> recorder;
@@ -250,7 +250,7 @@ BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch&
 }
 
 BatchResults CapturedGradients::compute_unseen(const Batch& batch, const at::Tensor& seed) {
-  GradientsApart apart(look_->parameters());
+  GradientsApart apart(fingerprint_->parameters());
   const MutedLog muted(context_.calls, context_.device());
   BatchResults results;
   results.loss = forward(batch, /*begins_window=*/false);
@@ -267,12 +267,12 @@ void CapturedGradients::fill_seed(CapturedBatch& recorded, const at::Tensor& los
 }
 
 at::Tensor CapturedGradients::record(CapturedBatch& recorded, const Batch& batch, double factor) {
-  if (const std::string reason = OperatorRecorder::why_not(); !reason.empty()) {
+  if (const std::string reason = OperatorRecorder::capture_obstacle(); !reason.empty()) {
     give_up(reason, LogLevel::info);  // the process has already logged a warning
     return compute_eagerly(batch, /*begins_window=*/false, factor);
   }
   const BackwardOnThisThread where_it_is_recorded;
-  Recording recording = recorded.begin_recording(batch, *look_, state_.log.device());
+  Recording recording = recorded.begin_recording(batch, *fingerprint_, state_.log.device());
   const BatchResults results = compute_apart(batch, recorded, factor, &recording);
   recorded.end_recording(std::move(recording), results);
   latest_ = &recorded;
@@ -288,7 +288,7 @@ at::Tensor CapturedGradients::replay(CapturedBatch& recorded, const Batch& batch
   const ActivityScope scope(&context_.clock, Activity::backward);
   fill_seed(recorded, loss, factor);
   const bool is_alone = batches_per_step(context_.options) == 1;
-  add_gradients(recorded.backward(), look_->parameters(),
+  add_gradients(recorded.backward(), fingerprint_->parameters(),
                 [&](std::size_t i) { return is_alone && is_cleared_[i]; });
   return is_alone ? loss : loss.clone();
 }
@@ -301,7 +301,7 @@ at::Tensor CapturedGradients::forward_of(CapturedBatch& recorded, const Batch& b
   } catch (const c10::Error& error) {
     if (!label_out_of_range(error)) throw;
     const RandomStateGuard random_state_guard(state_.log.device());
-    const TensorSnapshot buffers(look_->buffers());
+    const TensorSnapshot buffers(fingerprint_->buffers());
     const MutedLog muted(context_.calls, context_.device());
     forward(batch, /*begins_window=*/false);
     throw;
@@ -313,9 +313,9 @@ StepComparison::Run CapturedGradients::run_of(const CapturedBatch& recorded,
                                               std::vector<at::Tensor> results) const {
   StepComparison::Run run{.results = std::move(results),
                           .changes = recorded.replay()->changed(),
-                          .num_gradients = look_->parameters().size(),
+                          .num_gradients = fingerprint_->parameters().size(),
                           .random = random_state(state_.log.device())};
-  std::ranges::copy_if(look_->buffers(), std::back_inserter(run.changes),
+  std::ranges::copy_if(fingerprint_->buffers(), std::back_inserter(run.changes),
                        [&](const at::Tensor& buffer) { return buffer.device() == state_.log.device(); });
   return run;
 }
@@ -324,12 +324,12 @@ StepComparison::Run CapturedGradients::run_of(const CapturedBatch& recorded,
 std::string CapturedGradients::try_replay(CapturedBatch& recorded, const Batch& batch, double factor) {
   const Device device = state_.log.device();
   const RandomStateGuard random_state_guard(device);
-  const TensorSnapshot buffers(look_->buffers());
+  const TensorSnapshot buffers(fingerprint_->buffers());
   std::string failure;
   try {
     if (recorded.replay() == nullptr) {
       const RandomStateGuard of_first_run(device);
-      const TensorSnapshot before_first_run(look_->buffers());
+      const TensorSnapshot before_first_run(fingerprint_->buffers());
       recorded.make_replay(batch, [&](const Batch& given) { return compute_unseen(given, recorded.seed()); });
     }
     const TensorSnapshot changed(recorded.replay()->changed());

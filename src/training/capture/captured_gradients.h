@@ -31,7 +31,7 @@ class CapturedGradients : public BatchGradients {
 
  private:
   bool has_changed();
-  void begin_anew();
+  void start_over();
   CapturedBatch* recorded_like(const Batch& batch);
   // Computes a batch of a window whose gradients have been cleared where necessary.
   at::Tensor advance(CapturedBatch& recorded, const Batch& batch, double factor);
@@ -58,7 +58,7 @@ class CapturedGradients : public BatchGradients {
   std::optional<c10::Stream> side_;  // on a device: the stream used for recording
   bool is_off_ = false;
   std::optional<OperatorSettings> settings_;  // with which steps are captured
-  std::optional<ModelFingerprint> look_;
+  std::optional<ModelFingerprint> fingerprint_;
   std::int64_t num_looks_ = 0, checked_in_epoch_ = -1, num_unchecked_ = 0;
   std::vector<std::unique_ptr<CapturedBatch>> batches_;
   std::vector<bool> is_cleared_;      // by parameter: whether the optimizer clears its gradient

@@ -145,7 +145,7 @@ void ModelFingerprint::take_members_of(const torch::nn::Module& layer) {
                        BCELossImpl, BCEWithLogitsLossImpl, LazyLinearImpl, LazyConv2dImpl>(layer, take);
 }
 
-std::string ModelFingerprint::why_not() const {
+std::string ModelFingerprint::capture_obstacle() const {
   if (std::ranges::any_of(seen_parameters_, &Seen::has_hooks)) return "a parameter has a hook";
   if (!std::ranges::all_of(parameters_, is_plain) || !std::ranges::all_of(buffers_, is_plain))
     return "the model has a tensor that is not dense";

@@ -20,7 +20,7 @@ class ModelFingerprint {
   explicit ModelFingerprint(const torch::nn::Module& model);
 
   // Returns why the model's steps cannot be captured, whatever they do; empty: they can.
-  std::string why_not() const;
+  std::string capture_obstacle() const;
   // True if nothing has changed. Cheap enough for every step.
   bool holds() const;
 

@@ -1,5 +1,3 @@
-#include "training/inspect/inspected_step.h"
-
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
@@ -9,6 +7,7 @@
 #include "device/shared_setting.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "training/inspect/inspected_step.h"
 
 namespace kindling {
 namespace {

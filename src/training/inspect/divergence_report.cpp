@@ -12,9 +12,9 @@
 #include "kindling/optim/clip.h"
 #include "kindling/tensors/state_dict.h"
 #include "nn/scoped_model_state.h"
-#include "training/step/nonfinite_guard.h"
 #include "training/inspect/nonfinite_watch.h"
 #include "training/step/manual_step.h"
+#include "training/step/nonfinite_guard.h"
 
 namespace kindling {
 namespace {

@@ -12,12 +12,13 @@
 
 namespace kindling {
 
-// While it exists, detects operators on this thread that make the host wait (item(), nonzero() and the like, and
-// blocking copies from a device to the host) in code of the user (HostCaller). On an accelerator, operators on
-// host tensors do not wait. On the CPU none does, but all count that would wait on an accelerator: not those of
-// tensors that stay on the host everywhere, of values computed from these alone, and of the batch_sizes of
-// packed sequences. Ignores operators inside fused optimizers, which read their step counters on the CPU. Costs
-// microseconds per operator, so use it for a few steps only. The innermost of a thread counts.
+// While it exists, detects operators on this thread that make the host wait (item(), nonzero() and the like,
+// and blocking copies from a device to the host) in code of the user (HostCaller). On an accelerator,
+// operators on host tensors do not wait. On the CPU none does, but all count that would wait on an
+// accelerator: not those of tensors that stay on the host everywhere, of values computed from these alone,
+// and of the batch_sizes of packed sequences. Ignores operators inside fused optimizers, which read their
+// step counters on the CPU. Costs microseconds per operator, so use it for a few steps only. The innermost of
+// a thread counts.
 class HostWaitWatch {
  public:
   struct Wait {

@@ -1,5 +1,3 @@
-#include "training/inspect/inspected_step.h"
-
 #include <ATen/record_function.h>
 
 #include <exception>
@@ -11,6 +9,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
+#include "training/inspect/inspected_step.h"
 #include "training/inspect/operator_table.h"
 
 namespace kindling {

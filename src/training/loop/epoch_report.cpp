@@ -52,11 +52,11 @@ std::vector<double> EpochReport::gather_speed() const {
 void EpochReport::start() {
   latest_.clear();
   has_met_divergence_ = false;
-  begin_behind_all();
+  begin_after_all_rows();
 }
 
 // Starts after all rows of the log, which have been reported.
-void EpochReport::begin_behind_all() {
+void EpochReport::begin_after_all_rows() {
   num_reported_rows_ = state_.log.num_rows();
   begin(nullptr);
 }
@@ -112,7 +112,7 @@ void EpochReport::report_all() {
 
 void EpochReport::resume() {
   for (const auto& logger : loggers_) logger->resume_at(state_.progress);
-  begin_behind_all();
+  begin_after_all_rows();
 }
 
 void EpochReport::report_steps(std::int64_t rows) {

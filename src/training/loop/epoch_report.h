@@ -80,7 +80,7 @@ class EpochReport {
   double data_wait_seconds() const { return source_ == nullptr ? 0 : source_->wait_seconds(); }
 
  private:
-  void begin_behind_all();
+  void begin_after_all_rows();
   using Clock = std::chrono::steady_clock;
 
   void put_shares(Record& record) const;

@@ -67,7 +67,7 @@ class FitLoop {
   std::optional<Metrics> fit_epoch(Batches batches);
   bool has_batches_left() const;
   std::int64_t num_samples_used() const;  // of endless data
-  bool has_all_steps() const;  // max_steps
+  bool has_all_steps() const;             // max_steps
   bool must_stop();
   bool is_left_open() const;
   StepOutcome run_step(const Batch& batch);

@@ -20,8 +20,8 @@
 #include "training/inspect/inspected_step.h"
 #include "training/parallel/replicas.h"
 #include "training/step/automatic_step.h"
-#include "training/step/optimizer_update.h"
 #include "training/step/manual_step.h"
+#include "training/step/optimizer_update.h"
 
 namespace kindling {
 namespace {
@@ -107,8 +107,7 @@ std::unique_ptr<Step> make_step(TrainingContext& context) {
   if (context.state.model->updates_manually()) {
     step = std::make_unique<ManualStep>(of_steps, std::move(update));
   } else {
-    auto gradients =
-        is_captured ? capture_gradients(of_steps) : std::make_unique<BatchGradients>(of_steps);
+    auto gradients = is_captured ? capture_gradients(of_steps) : std::make_unique<BatchGradients>(of_steps);
     step = std::make_unique<AutomaticStep>(of_steps, std::move(gradients), std::move(update));
   }
   return inspected(std::move(step), context.state, context.options);

@@ -6,7 +6,8 @@
 
 namespace kindling {
 
-GradientReducer::GradientReducer(ProcessGroup& group, StopConsensus& stop, const TrainState& state, bool in_tree)
+GradientReducer::GradientReducer(ProcessGroup& group, StopConsensus& stop, const TrainState& state,
+                                 bool in_tree)
     : group_(group), stop_(stop), state_(state), in_tree_(in_tree) {}
 
 // Abandons a running vote: the other ranks may already be in a different call.

@@ -14,9 +14,9 @@
 
 namespace kindling {
 
-// Decides when a run stops early. A single process stops when its token says so. With several ranks, each rank
-// only votes, and the votes travel with the gradients of every step: all ranks stop after the step in which one
-// of them has voted to. A request to save travels in the same way.
+// Decides when a run stops early. A single process stops when its token says so. With several ranks, each
+// rank only votes, and the votes travel with the gradients of every step: all ranks stop after the step in
+// which one of them has voted to. A request to save travels in the same way.
 class StopConsensus {
  public:
   // `group` outlives it; nullptr: a single process.

@@ -315,10 +315,9 @@ void TrainState::load_optimizers(const StateDict& state) {
   if (!names.empty()) {
     if (is_manual) optimizers = make_named_optimizers(*model);
     if (list_of_names(optimizers) != list_of_names(names))
-      throw CheckpointError(
-          {.place = "the saved optimizers",
-           .found = list_of_names(names),
-           .wanted = is_manual ? list_of_names(optimizers) : "one unnamed optimizer"});
+      throw CheckpointError({.place = "the saved optimizers",
+                             .found = list_of_names(names),
+                             .wanted = is_manual ? list_of_names(optimizers) : "one unnamed optimizer"});
     for (const auto& [name, one] : optimizers)
       load_saved_state(*one, part_of(saved_named, name + "."), optimizer_shards());
   }

@@ -30,7 +30,7 @@ StepOutcome AutomaticStep::run(const Batch& batch, WindowPosition at) {
   }
   losses_.push_back(gradients_of(batch, at));
   state_.log.mark(state_.log.column("train_loss"), losses_.back());
-  if (!batch.is_valid()) state_.log.drop_weighed();  // before sums are settled
+  if (!batch.is_valid()) state_.log.drop_weighted();  // before sums are committed
   if (at.is_last) update();
   const std::int64_t num_samples = batch.num_valid();
   end_row(static_cast<double>(num_samples));
@@ -77,7 +77,7 @@ void AutomaticStep::update() {
   scale_gradients();
   bool is_first = true;  // the first evaluation of the loss has been done
   update_->run(*state_.optimizer, /*name=*/{}, {losses_, share()},
-              [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
+               [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
   losses_.clear();
   update_->guard().mark(state_.log, update_->scaler());
   if (GradScaler* const scaler = update_->scaler()) scaler->adjust(scaler->found_inf());

@@ -110,7 +110,7 @@ StepOutcome ManualStep::run(const Batch& batch, WindowPosition /*at*/) {
   const at::Tensor loss = training_step(batch);
   require_one_number(loss, state_.model->name() + "::training_step", "a scalar to log as train_loss");
   state_.log.mark(state_.log.column("train_loss"), loss);
-  if (!batch.is_valid()) state_.log.drop_weighed();  // before sums are settled
+  if (!batch.is_valid()) state_.log.drop_weighted();  // before sums are committed
   end_step();
   const ActivityScope scope(&context_.clock, Activity::log);
   const Progress& at = state_.progress;
@@ -125,9 +125,8 @@ at::Tensor ManualStep::training_step(const Batch& batch) {
   const ActivityScope scope(&context_.clock, Activity::forward);
   const UpdatesScope updates(context_.calls, *this);
   const AutocastScope autocast(context_.precision, state_.log.device());
-  const SyncBatchNorm::Scope norms({.group = group_of_norms_,
-                                     .counts = num_counted_ > 0,
-                                     .scale = static_cast<double>(num_counted_)});
+  const SyncBatchNorm::Scope norms(
+      {.group = group_of_norms_, .counts = num_counted_ > 0, .scale = static_cast<double>(num_counted_)});
   const HostCaller caller(HostCaller::kTrainingStep);
   return state_.model->training_step(batch);
 }
@@ -151,7 +150,7 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   const ActivityScope scope(&context_.clock, Activity::update);
   const double num_samples = static_cast<double>(num_counted_);
   update_->run(optimizer, name, {{&loss, 1}, {.scale = num_samples, .num_samples = num_samples}},
-              /*closure=*/nullptr);
+               /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
   note_skipped();
 }
@@ -170,7 +169,7 @@ void ManualStep::end_step() {
   if (skipped_)
     NonfiniteGuard::mark_skipped(state_.log, *skipped_);
   else if (update_->guard().may_skip(update_->scaler()))
-    state_.log.settle({});  // a batch without an update is not skipped along with a later one
+    state_.log.commit_sums({});  // a batch without an update is not skipped along with a later one
   if (found_inf_.defined()) state_.scaler->adjust(found_inf_);
 }
 

@@ -67,7 +67,7 @@ void check_all(at::TensorList tensors, at::Tensor& found_inf, const at::Tensor& 
 }  // namespace
 
 void NonfiniteGuard::check(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
-                          const GradScaler* scaler) {
+                           const GradScaler* scaler) {
   if (!is_on()) return;
   const auto values = scaler != nullptr ? std::span<const at::Tensor>()
                       : norm.defined()  ? std::span(&norm, 1)
@@ -84,7 +84,7 @@ void NonfiniteGuard::check(std::span<const at::Tensor> losses, Optimizer& optimi
 // The operator sets found_inf and never clears it. It multiplies by one, which changes nothing; the loss is
 // passed as detached data, so that autograd does not see the write. Each call accepts one type.
 void NonfiniteGuard::check_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values,
-                                    Device device) {
+                                     Device device) {
   const at::NoGradGuard no_grad;
   if (!found_inf_.defined()) {
     found_inf_ = at::zeros({}, at::dtype(at::kFloat).device(device));
@@ -106,7 +106,7 @@ void NonfiniteGuard::check_on_device(std::span<const at::Tensor> losses, std::sp
 }
 
 void NonfiniteGuard::step_if_finite(Optimizer& optimizer, const GradScaler* scaler,
-                          const Optimizer::Closure& closure) const {
+                                    const Optimizer::Closure& closure) const {
   if (found_) return;
   const bool stays = found_inf_.defined() && is_sticky();
   if (scaler != nullptr) {
@@ -149,7 +149,7 @@ void NonfiniteGuard::mark_skipped(EpochLog& log, const Skipped& found) {
     log.mark(column, found.on_device);
   else
     log.mark(column, found.number);
-  log.settle(is_on_device ? found.on_device : at::scalar_tensor(found.number));
+  log.commit_sums(is_on_device ? found.on_device : at::scalar_tensor(found.number));
 }
 
 bool NonfiniteGuard::protects(const Optimizer& optimizer) {

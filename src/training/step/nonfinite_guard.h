@@ -33,7 +33,8 @@ class NonfiniteGuard {
              const GradScaler* scaler = nullptr);
   // Runs the update unless check() has found something; passes the closure if the optimizer needs one. Throws
   // ConfigError for an optimizer on a device that cannot skip a single step.
-  void step_if_finite(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;
+  void step_if_finite(Optimizer& optimizer, const GradScaler* scaler,
+                      const Optimizer::Closure& closure) const;
   // Marks the result in the current row; call it after each of several updates in a step.
   void mark(EpochLog& log, const GradScaler* scaler = nullptr) const {
     mark_diverged(log);

@@ -25,8 +25,8 @@ TrainerOptions trial_options(TrainerOptions of_training, std::int64_t num_steps)
 }
 
 Device trial_device(const TrainerOptions& options) {
-  const auto cards = first_gpus(options.num_gpus);
-  return cards.empty() ? cpu() : cards.front();
+  const auto gpus = first_gpus(options.num_gpus);
+  return gpus.empty() ? cpu() : gpus.front();
 }
 
 TrialScope::TrialScope(Module& model, Device device)

@@ -1,6 +1,4 @@
 // The completion scripts, run by the shells that read them.
-#include "cli/help/help.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,6 +9,7 @@
 
 #include "base/joined.h"
 #include "cli/commands/program_run.h"
+#include "cli/help/help.h"
 #include "support/scratch.h"
 
 namespace kindling {

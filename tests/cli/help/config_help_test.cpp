@@ -1,9 +1,8 @@
-#include "cli/help/help.h"
-
 #include <gtest/gtest.h>
 
 #include "cli/commands/program_run.h"
 #include "cli/config/config_topics.h"
+#include "cli/help/help.h"
 #include "docs/references.h"
 #include "kindling/base/error.h"
 #include "kindling/config/document.h"

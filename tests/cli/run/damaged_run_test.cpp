@@ -125,9 +125,8 @@ TEST_F(DamagedRun, RefusesAnEditedConfigKeyByKey) {
   EXPECT_EQ(text_of(config), edited);
   const ProgramRun allowed = resume({"--allow-config-change"});
   EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
-  EXPECT_NE(
-      allowed.out.find("changed optimizer.lr 0.001 -> 0.007, seed 0 -> 1, trainer.max_epochs 2 -> 3\n"),
-      std::string::npos)
+  EXPECT_NE(allowed.out.find("changed optimizer.lr 0.001 -> 0.007, seed 0 -> 1, trainer.max_epochs 2 -> 3\n"),
+            std::string::npos)
       << allowed.out;
   EXPECT_EQ(resume({"trainer.max_epochs=4"}).exit_code, 0);  // now this is the run's config
 }
@@ -184,9 +183,7 @@ TEST_F(DamagedRun, NoticesEveryFlippedBitOfItsConfig) {
   ASSERT_EQ(fit({"ema.decay=0.9", "early_stopping.patience=5", "trainer.max_epochs=1"}).exit_code, 0);
   const fs::path file = run_ / "config.toml";
   const std::string whole = text_of(file);
-  const auto values_of = [&] {
-    return RunConfig(ConfigDocument::load(file), registry_, "small").values();
-  };
+  const auto values_of = [&] { return RunConfig(ConfigDocument::load(file), registry_, "small").values(); };
   const auto values = values_of();
   replace(run_ / "run.json", "finished", "running");
   const std::vector<std::size_t> places = places_of_settings(whole);

@@ -93,8 +93,8 @@ class RecordedDisk {
   }
 
   const std::string root_;
-  std::map<std::string, int> numbers_;   // by path, now
-  std::map<int, std::string> folders_;   // their first names
+  std::map<std::string, int> numbers_;  // by path, now
+  std::map<int, std::string> folders_;  // their first names
   std::map<int, int> descriptors_;
   int count_ = 0;
 };

@@ -80,9 +80,9 @@ class RunPowerLoss : public testing::Test {
     ::setenv("LD_PRELOAD", KINDLING_RECORD_DISK_CALLS, 1);
     ::setenv("KINDLING_RECORD_ROOT", root_.c_str(), 1);
     ::setenv("KINDLING_RECORD_TO", (scratch_ / "record").c_str(), 1);
-    const int code = run_process({"fit", "-c", (scratch_ / "small.toml").string(), "--quiet",
-                                  "run.dir=" + (root_ / "runs").string()},
-                                 scratch_ / "output.txt");
+    const int code = run_process(
+        {"fit", "-c", (scratch_ / "small.toml").string(), "--quiet", "run.dir=" + (root_ / "runs").string()},
+        scratch_ / "output.txt");
     for (const char* name : {"LD_PRELOAD", "KINDLING_RECORD_ROOT", "KINDLING_RECORD_TO"}) ::unsetenv(name);
     EXPECT_EQ(code, 0) << text_of(scratch_ / "output.txt");
     recorded_.emplace(text_of(scratch_ / "record"), root_.string());

@@ -179,7 +179,9 @@ TEST_F(Pt2, HasEntriesThatAreLongerThanTheirTensors) {
   };
   EXPECT_EQ(refusal(with_bytes(8)), "(no error)");
   const std::string text = refusal(with_bytes(1));
-  EXPECT_NE(text.find("bytes, which is not a whole number of values; expected: a multiple of "), std::string::npos) << text;
+  EXPECT_NE(text.find("bytes, which is not a whole number of values; expected: a multiple of "),
+            std::string::npos)
+      << text;
 }
 
 TEST_F(Pt2, RefusesUnsupportedPrograms) {

@@ -233,11 +233,13 @@ TEST(Safetensors, RefusesOffsetsThatDoNotFit) {
   expect_refusals({
       {one("U8", "[5]", "[0,5]"), "x, tensor \"a\": its data_offsets [0, 5] are outside the file"},
       {one("U8", "[4]", "[4,0]"), "its data_offsets [4, 0] are outside the file"},
-      {one("U8", "[3]", "[0,4]"), "its data_offsets [0, 4] do not fit its dtype and shape; expected: 3 bytes"},
+      {one("U8", "[3]", "[0,4]"),
+       "its data_offsets [0, 4] do not fit its dtype and shape; expected: 3 bytes"},
       {one("F32", "[4]", "[0,4]"), "expected: 16 bytes"},
       {one("U8", "[3]", "[1,4]"), "its data_offsets [1, 4] leave a gap; expected: a start at 0"},
       {one("U8", "[3]", "[0,3]"), "1 bytes do not belong to a tensor"},
-      {one("F4", "[4]", "[0,5]"), "its data_offsets [0, 5] are outside the file"},  // of a type of unknown size
+      {one("F4", "[4]", "[0,5]"),
+       "its data_offsets [0, 5] are outside the file"},  // of a type of unknown size
       {one("F4", "[4]", "[1,4]"), "its data_offsets [1, 4] leave a gap"},
       {one("F64", "[4611686018427387904,4611686018427387904]", "[0,4]"), "its shape overflows"},
       {one("I16", "[9223372036854775807,2,0]", "[0,0]", ""), "its shape overflows"},

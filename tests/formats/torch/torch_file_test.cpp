@@ -75,7 +75,8 @@ TEST(TorchFile, ReadsTheStateDictUnderAKey) {
     const std::filesystem::path path = kFixtures / version / "nested.pt";
     expect_holds(TorchFile(path, "model"), SafetensorsFile(kFixtures / "expected" / "nested.safetensors"));
     const std::string rest =
-        "; expected: the key \"model\", which is a state dict; pass the key: --key of kindling import, or the "
+        "; expected: the key \"model\", which is a state dict; pass the key: --key of kindling import, or "
+        "the "
         "key of "
         "load_state_file";
     EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile{path}; }),
@@ -124,14 +125,15 @@ TEST(TorchFile, DescribesFilesThatAreNotStateDicts) {
 
 TEST(TorchFile, SuggestsPythonCodeThatConvertsRefusedFiles) {
   using namespace torch_bytes;
-  EXPECT_EQ(torch_refusal(torch_file_of(name("os", "system"))),
-            "x.pt, data.pkl, byte 2: it names \"os.system\", which does not occur in state dicts; expected: "
-            "tensors, numbers "
-            "and strings in dicts; convert it in Python, which runs code of the file, so only if you trust it: "
-            "import torch, safetensors.torch; sd = torch.load(\"x.pt\", map_location=\"cpu\", "
-            "weights_only=False); sd = sd.state_dict() if hasattr(sd, \"state_dict\") else sd; "
-            "safetensors.torch.save_file({name: t.contiguous().clone() for name, t in sd.items() if "
-            "torch.is_tensor(t)}, \"x.safetensors\")");
+  EXPECT_EQ(
+      torch_refusal(torch_file_of(name("os", "system"))),
+      "x.pt, data.pkl, byte 2: it names \"os.system\", which does not occur in state dicts; expected: "
+      "tensors, numbers "
+      "and strings in dicts; convert it in Python, which runs code of the file, so only if you trust it: "
+      "import torch, safetensors.torch; sd = torch.load(\"x.pt\", map_location=\"cpu\", "
+      "weights_only=False); sd = sd.state_dict() if hasattr(sd, \"state_dict\") else sd; "
+      "safetensors.torch.save_file({name: t.contiguous().clone() for name, t in sd.items() if "
+      "torch.is_tensor(t)}, \"x.safetensors\")");
   const std::string refusal = torch_refusal(torch_file_of(name("torch._utils", "_rebuild_tensor_v3")));
   EXPECT_NE(
       refusal.find("dicts; convert it in Python: import torch, safetensors.torch; sd = torch.load(\"x.pt\", "

@@ -133,7 +133,8 @@ TEST(TorchOptimizerFile, RefusesFilesThatAreNotOptimizers) {
       refusal_of_optimizer(dict("opt", optimizer_of("}"))),
       "x.pt: the file's object is not an optimizer's state dict; expected: one of the keys of optimizers: "
       "\"opt\"; pass the key");
-  EXPECT_NE(refusal_of_optimizer(dict("opt", optimizer_of("}")), "o").find("no optimizer's state dict under the key \"o\""),
+  EXPECT_NE(refusal_of_optimizer(dict("opt", optimizer_of("}")), "o")
+                .find("no optimizer's state dict under the key \"o\""),
             std::string::npos);
   EXPECT_EQ(refusal_of_optimizer(dict("opt", optimizer_of("}")), "opt"), "(no error)");
 }

@@ -24,7 +24,7 @@ bool same_bits(const at::Tensor& one, const at::Tensor& other) {
 
 // Returns what the kernel computes into memory that holds NaN; nothing if there is no kernel.
 std::optional<at::Tensor> by_native_kernel(const Operator& op, const torch::jit::Stack& arguments,
-                                       const at::Tensor& expected) {
+                                           const at::Tensor& expected) {
   at::Tensor out = at::full_like(expected, std::numeric_limits<float>::quiet_NaN());
   const auto node =
       native_kernel(c10::Dispatcher::singleton().findSchemaOrThrow(op.name, op.overload), arguments, {out});

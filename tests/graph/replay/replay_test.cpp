@@ -35,7 +35,7 @@ Tensors copies(const Tensors& tensors) {
 }
 
 Recording record(const Work& work, const Tensors& inputs, const Tensors& known = {}) {
-  EXPECT_EQ(OperatorRecorder::why_not(), "");
+  EXPECT_EQ(OperatorRecorder::capture_obstacle(), "");
   const at::NoGradGuard no_grad;
   Recording recording;
   recording.add_inputs(inputs);
@@ -99,9 +99,7 @@ TEST(Replay, ComputesWithOtherInputs) {
 }
 
 TEST(Replay, RunsNativeKernelsUnlessTheyAreOff) {
-  const Work work = [](const Tensors& in) {
-    return Tensors{in[0].mm(in[1]).relu().exp()};
-  };
+  const Work work = [](const Tensors& in) { return Tensors{in[0].mm(in[1]).relu().exp()}; };
   const Tensors inputs{at::randn({4, 3}), at::randn({3, 5})};
   const Recording recording = record_twice(work, inputs).recording;
   Replay native(recording, inputs), libtorchs(recording, inputs, NativeKernels::off);

@@ -259,8 +259,9 @@ TEST_F(CompiledPrograms, RefuseOtherFiles) {
   EXPECT_NE(text(file("evaluation.pt2")).find("evaluation.pt2: LibTorch reports: "), std::string::npos);
   std::string whole = read_file(file("served.pt2"), 1 << 24);
   write_file_atomically(scratch / "half.pt2", whole.substr(0, whole.size() / 2));
-  EXPECT_NE(text(scratch / "half.pt2").find("expected: a package of torch._inductor.aoti_compile_and_package"),
-            std::string::npos);
+  EXPECT_NE(
+      text(scratch / "half.pt2").find("expected: a package of torch._inductor.aoti_compile_and_package"),
+      std::string::npos);
 }
 
 }  // namespace

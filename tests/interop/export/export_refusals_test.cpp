@@ -201,7 +201,8 @@ TEST(ExportRefusal, RefusesLazyLayersAndOtherExtensions) {
   model.apply_init(example);
   EXPECT_EQ(export_to("model.pt2"), "(no error)");
   example = Batch{at::empty({4, 4}, at::kMeta)};
-  EXPECT_TRUE(says(export_to("model.pt2"), "the example is on meta; expected: a model and an example in host"));
+  EXPECT_TRUE(
+      says(export_to("model.pt2"), "the example is on meta; expected: a model and an example in host"));
 }
 
 TEST(ExportProgram, KeepsNamesAndTiedWeights) {

@@ -125,10 +125,10 @@ TEST(Onnx, SuggestsNoOtherOperatorForACustomOne) {
   small.call("neg.default", "x", "y");
   small.program.nodes[0].target = "torch.ops.mine.twice.default";
   const std::string refusal = small.refusal("y");
-  EXPECT_NE(
-      refusal.find("torch.ops.mine.twice.default: it is a custom operator, which ONNX does not have; expected: "
-                   "operators of torch.ops.aten; write the layer with those"),
-      std::string::npos)
+  EXPECT_NE(refusal.find(
+                "torch.ops.mine.twice.default: it is a custom operator, which ONNX does not have; expected: "
+                "operators of torch.ops.aten; write the layer with those"),
+            std::string::npos)
       << refusal;
 }
 

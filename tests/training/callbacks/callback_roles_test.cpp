@@ -1,5 +1,5 @@
-// A user's own callback can average weights and save a run as the shipped ones do, without the core knowing its
-// class; checkpoints name callbacks by a stable name.
+// A user's own callback can average weights and save a run as the shipped ones do, without the core knowing
+// its class; checkpoints name callbacks by a stable name.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -86,10 +86,8 @@ class OrderNote : public Callback {
 };
 
 TrainerOptions slope_options(std::vector<std::shared_ptr<Callback>> callbacks) {
-  return {.max_epochs = 1,
-          .num_sanity_val_steps = 0,
-          .optimizer = sgd(0.01),
-          .callbacks = std::move(callbacks)};
+  return {
+      .max_epochs = 1, .num_sanity_val_steps = 0, .optimizer = sgd(0.01), .callbacks = std::move(callbacks)};
 }
 
 TEST(CallbackRoles, LetUserDefinedAveragesBeValidatedAndSaved) {
@@ -112,8 +110,8 @@ TEST(CallbackRoles, CallSaversAfterTheOthersAndFirstAtTheEnd) {
   std::vector<std::string> order;
   TensorData data = ramp(2, 0, 2);
   const auto saver = std::make_shared<MemorySaver>(order);
-  const FitResult result =
-      Trainer(slope_options({saver, std::make_shared<OrderNote>(order)})).fit(std::make_shared<Slope>(), data);
+  const FitResult result = Trainer(slope_options({saver, std::make_shared<OrderNote>(order)}))
+                               .fit(std::make_shared<Slope>(), data);
   EXPECT_EQ(order, (std::vector<std::string>{"other", "saver", "saver", "other"}));
   EXPECT_EQ(result.best_checkpoint, "memory");
   ASSERT_TRUE(saver->saved);
@@ -123,8 +121,8 @@ TEST(CallbackRoles, CallSaversAfterTheOthersAndFirstAtTheEnd) {
 // A shipped average and a user's cannot both be in the model.
 TEST(CallbackRoles, RefuseASecondEvaluatedAverage) {
   TensorData data = ramp(2, 0, 2);
-  Trainer trainer(slope_options(
-      {std::make_shared<FirstWeights>(), std::make_shared<ExponentialMovingAverage>(ExponentialMovingAverageOptions{})}));
+  Trainer trainer(slope_options({std::make_shared<FirstWeights>(), std::make_shared<ExponentialMovingAverage>(
+                                                                       ExponentialMovingAverageOptions{})}));
   try {
     trainer.fit(std::make_shared<Slope>(), data);
     FAIL() << "two averages were accepted";
@@ -135,7 +133,8 @@ TEST(CallbackRoles, RefuseASecondEvaluatedAverage) {
 
 TEST(CallbackTypes, AreSavedByAStableNameAndLoadedByTheFormerOne) {
   const auto run = [](std::optional<std::string> saved_type) {
-    const auto stopping = std::make_shared<EarlyStopping>(EarlyStoppingOptions{.monitor = "train_loss", .mode = "min"});
+    const auto stopping =
+        std::make_shared<EarlyStopping>(EarlyStoppingOptions{.monitor = "train_loss", .mode = "min"});
     TensorData data = ramp(8, 2, 2);
     Trainer trainer(slope_options({stopping}));
     trainer.prepare_data(data);

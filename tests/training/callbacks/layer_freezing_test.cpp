@@ -83,9 +83,9 @@ FrozenFit fit_frozen(const std::string& step_graph, const OptimizerFactory& opti
   options.max_epochs = 4;
   options.optimizer = optimizer;
   options.step_graph = step_graph;
-  options.callbacks = {std::make_shared<LayerFreezing>(
-                           LayerFreezingOptions{.patterns = {"features.*"}, .epochs = 2}),
-                       changes};
+  options.callbacks = {
+      std::make_shared<LayerFreezing>(LayerFreezingOptions{.patterns = {"features.*"}, .epochs = 2}),
+      changes};
   Trainer trainer(options);
   trainer.fit(model, data);
   return {changes->of_epochs, copy_to(state_dict(*model), cpu())};
@@ -99,10 +99,13 @@ TEST(LayerFreezing, TrainsThePartsAfterItsEpochs) {
   const std::vector<std::string> expected{"head.", "head.", "features.head.", "features.head."};
   // Neither weight decay nor momentum moves what is frozen.
   EXPECT_EQ(fit_frozen("off", kAdamWithDecay).changed, expected);
-  EXPECT_EQ(fit_frozen("off", [](ParameterGroups parameters) -> std::unique_ptr<Optimizer> {
-              return std::make_unique<Sgd>(std::move(parameters),
-                                           SgdOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1});
-            }).changed,
+  EXPECT_EQ(fit_frozen("off",
+                       [](ParameterGroups parameters) -> std::unique_ptr<Optimizer> {
+                         return std::make_unique<Sgd>(
+                             std::move(parameters),
+                             SgdOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1});
+                       })
+                .changed,
             expected);
 }
 
@@ -140,9 +143,9 @@ TEST(UnfreezeByName, UndoesFreezeByName) {
   FeaturesAndHead model;
   model.apply_init(Batch{at::ones({4, 3})});
   model.freeze_by_name({"features.*", "head.weight"});
-  EXPECT_EQ(frozen_names(model), (std::vector<std::string>{"features.0.weight", "features.0.bias",
-                                                           "features.1.weight", "features.1.bias",
-                                                           "head.weight"}));
+  EXPECT_EQ(frozen_names(model),
+            (std::vector<std::string>{"features.0.weight", "features.0.bias", "features.1.weight",
+                                      "features.1.bias", "head.weight"}));
   EXPECT_EQ(model.frozen_layers(), (std::set<std::string>{"features", "features.0", "features.1"}));
   model.unfreeze_by_name({"features.1.*"});
   EXPECT_EQ(frozen_names(model),

@@ -84,7 +84,8 @@ TEST(ToldCheckpoints, WarnAboutAnotherNumberOfBatchesWithinAnEpoch) {
       TensorData data = ramp(8, 0, batch_size);
       const auto checkpoint = std::make_shared<ModelCheckpoint>(
           ModelCheckpointOptions{.dirpath = scratch / "a", .every_n_steps = 1});
-      Trainer trainer({.max_epochs = max_epochs, .callbacks = {std::make_shared<StopsAtStep>(stop), checkpoint}});
+      Trainer trainer(
+          {.max_epochs = max_epochs, .callbacks = {std::make_shared<StopsAtStep>(stop), checkpoint}});
       return trainer.fit(std::make_shared<Slope>(), data, {.resume = checkpoint->last()});
     };
     go_on(2, is_inside ? 2 : 1, is_inside ? 3 : -1);

@@ -56,160 +56,154 @@ TEST_P(Hazards, AreBitIdenticalToEagerSteps) {
 
 INSTANTIATE_TEST_SUITE_P(
     , Hazards,
-    testing::Values(Hazard{"WeightsThatAreRegisteredTwice", "",
-                           [](CountedNet& net) { net.register_module("again", net.hidden.ptr()); }},
-                    Hazard{"WeightsThatAreRegisteredTwiceInWindows",
-                           "",
-                           [](CountedNet& net) { net.register_module("again", net.hidden.ptr()); },
-                           {},
-                           2},
-                    Hazard{"ListsThatAreWritten", "",
-                           [](CountedNet& net) {
-                             const auto mean = std::make_shared<at::Tensor>(at::zeros_like(net.out->weight));
-                             let(net, [mean](CountedNet& model, const Batch&, at::Tensor loss) {
-                               const torch::NoGradGuard no_grad;
-                               const std::vector<at::Tensor> to{*mean}, from{model.out->weight.detach()};
-                               at::_foreach_mul_(to, 0.5);
-                               at::_foreach_add_(to, from);
-                               const torch::AutoGradMode grad(true);
-                               return loss + (model.out->weight - *mean).pow(2).sum();
-                             });
-                           }},
-                    Hazard{"BatchesThatAreWritten", "it changes its batch",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet& model, const Batch& batch, at::Tensor) {
-                               at::Tensor x = batch[0];
-                               x.mul_(0.5).add_(0.1);
-                               return model.loss(model.forward(x), batch.labels());
-                             });
-                           }},
-                    Hazard{"TensorsThatAreNotRegistered", "a tensor that is not registered in the model",
-                           [](CountedNet& net) {
-                             const at::Tensor factor = at::ones({}).requires_grad_();
-                             let(net, [factor](CountedNet&, const Batch&, at::Tensor loss) {
-                               return loss * factor;
-                             });
-                           }},
-                    Hazard{"GeneratorsOfTheirOwn", "a custom generator",
-                           [](CountedNet& net) {
-                             let(net, [g = std::make_shared<at::Generator>()](CountedNet& model, const Batch&,
-                                                                              at::Tensor loss) {
-                               if (model.num_calls == 1) *g = at::detail::createCPUGenerator(3);
-                               return loss * at::rand({}, *g, at::kFloat);
-                             });
-                           }},
-                    Hazard{"NumbersLoggedByEpoch", "computes something different",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
-                               model.log("epoch_here", static_cast<double>(model.trainer().epoch()));
-                               return loss;
-                             });
-                           }},
-                    Hazard{"NumbersLoggedByCallbacks", "", [](CountedNet&) {},
-                           [](Trainer& trainer, CountedNet&, std::int64_t batch) {
-                             trainer.log("mine", batch < 20 ? 1. : 2.);
-                           }},
-                    Hazard{"TensorsLoggedByCallbacks", "", [](CountedNet&) {},
-                           [](Trainer& trainer, CountedNet& net, std::int64_t) {
-                             trainer.log("mine", net.out->bias.detach().mean());
-                           }},
-                    Hazard{"HooksThatComeLater", "a parameter has a hook", [](CountedNet&) {},
-                           [](Trainer&, CountedNet& net, std::int64_t batch) {
-                             if (batch == 15)
-                               net.out->bias.register_hook([](const at::Tensor& g) { return g * 0.5; });
-                           }},
-                    Hazard{"TensorsOfCallbacksThatAreTheSameAtFirst", "a different tensor in each step",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
-                               return loss * model.mask;
-                             });
-                           },
-                           [](Trainer&, CountedNet& net, std::int64_t batch) {
-                             net.mask = at::full({}, batch < 15 ? 0.5 : 0.25);
-                           }},
-                    Hazard{"BuffersThatAreExpanded", "",
-                           [](CountedNet& net) { net.register_buffer("wide", at::ones({1}).expand({4})); }},
-                    Hazard{"LossesOfOtherShapes", "its operators differ",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
-                               return model.num_calls < 3 ? loss.view({1}) : loss;
-                             });
-                           }},
-                    Hazard{"BackwardWithinTheStep", "computes gradients itself",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet& model, const Batch& batch, at::Tensor loss) {
-                               (model.loss(model.forward(batch[0]), batch.labels()) * 0.1).backward();
-                               return loss;
-                             });
-                           }},
-                    Hazard{"BackwardWithinTheStepInWindows",
-                           "computes gradients itself",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet& model, const Batch& batch, at::Tensor loss) {
-                               (model.loss(model.forward(batch[0]), batch.labels()) * 0.1).backward();
-                               return loss;
-                             });
-                           },
-                           {},
-                           2},
-                    Hazard{"SecondGradients", "",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet& model, const Batch& batch, at::Tensor loss) {
-                               at::Tensor x = batch[0].clone().requires_grad_();
-                               const auto g =
-                                   torch::autograd::grad({model.forward(x).sum()}, {x}, {}, true, true);
-                               return loss + g[0].pow(2).mean();
-                             });
-                           }},
-                    Hazard{"ViewsAsLoss", "",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet&, const Batch&, at::Tensor loss) {
-                               return at::stack({loss, loss * 2}).select(0, 1);
-                             });
-                           }},
-                    Hazard{"HostLoopsOverResults", "computes something different",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet&, const Batch& batch, at::Tensor loss) {
-                               at::Tensor w = at::zeros({4});
-                               for (int i = 0; i < 4; ++i)
-                                 w.mutable_data_ptr<float>()[i] = batch[0].const_data_ptr<float>()[i];
-                               return loss * w.sum();
-                             });
-                           }},
-                    Hazard{"OperatorsThatWriteWithoutSayingSo", "does not return a tensor",
-                           [](CountedNet& net) {
-                             static torch::Library library(torch::Library::DEF, "hazards", std::nullopt,
-                                                           __FILE__, __LINE__);
-                             static const bool is_known = [] {
-                               library.def("count(Tensor x) -> ()",
-                                           torch::dispatch(c10::DispatchKey::CPU, [](at::Tensor x) {
-                                             *x.mutable_data_ptr<float>() += 1;
-                                           }));
-                               library.def("twice(Tensor x) -> float",
-                                           torch::dispatch(c10::DispatchKey::CPU, [](at::Tensor x) {
-                                             return 2. * static_cast<double>(*x.const_data_ptr<float>());
-                                           }));
-                               return true;
-                             }();
-                             (void)is_known;
-                             let(net, [n = at::zeros({})](CountedNet&, const Batch&, at::Tensor loss) {
-                               static const auto count = c10::Dispatcher::singleton()
-                                                             .findSchemaOrThrow("hazards::count", "")
-                                                             .typed<void(at::Tensor)>();
-                               count.call(n);
-                               return loss * n.cos();
-                             });
-                           }},
-                    Hazard{"WritesToOutputsGivenByOut", "a replay failed",
-                           [](CountedNet& net) {
-                             let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
-                               const torch::NoGradGuard no_grad;
-                               at::Tensor out = at::empty({0});
-                               at::add_out(out, model.out->bias.detach(), model.out->bias.detach());
-                               const torch::AutoGradMode grad(true);
-                               return loss * out.sum();
-                             });
-                           }}),
+    testing::Values(
+        Hazard{"WeightsThatAreRegisteredTwice", "",
+               [](CountedNet& net) { net.register_module("again", net.hidden.ptr()); }},
+        Hazard{"WeightsThatAreRegisteredTwiceInWindows",
+               "",
+               [](CountedNet& net) { net.register_module("again", net.hidden.ptr()); },
+               {},
+               2},
+        Hazard{"ListsThatAreWritten", "",
+               [](CountedNet& net) {
+                 const auto mean = std::make_shared<at::Tensor>(at::zeros_like(net.out->weight));
+                 let(net, [mean](CountedNet& model, const Batch&, at::Tensor loss) {
+                   const torch::NoGradGuard no_grad;
+                   const std::vector<at::Tensor> to{*mean}, from{model.out->weight.detach()};
+                   at::_foreach_mul_(to, 0.5);
+                   at::_foreach_add_(to, from);
+                   const torch::AutoGradMode grad(true);
+                   return loss + (model.out->weight - *mean).pow(2).sum();
+                 });
+               }},
+        Hazard{"BatchesThatAreWritten", "it changes its batch",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet& model, const Batch& batch, at::Tensor) {
+                   at::Tensor x = batch[0];
+                   x.mul_(0.5).add_(0.1);
+                   return model.loss(model.forward(x), batch.labels());
+                 });
+               }},
+        Hazard{"TensorsThatAreNotRegistered", "a tensor that is not registered in the model",
+               [](CountedNet& net) {
+                 const at::Tensor factor = at::ones({}).requires_grad_();
+                 let(net, [factor](CountedNet&, const Batch&, at::Tensor loss) { return loss * factor; });
+               }},
+        Hazard{"GeneratorsOfTheirOwn", "a custom generator",
+               [](CountedNet& net) {
+                 let(net, [g = std::make_shared<at::Generator>()](CountedNet& model, const Batch&,
+                                                                  at::Tensor loss) {
+                   if (model.num_calls == 1) *g = at::detail::createCPUGenerator(3);
+                   return loss * at::rand({}, *g, at::kFloat);
+                 });
+               }},
+        Hazard{"NumbersLoggedByEpoch", "computes something different",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                   model.log("epoch_here", static_cast<double>(model.trainer().epoch()));
+                   return loss;
+                 });
+               }},
+        Hazard{"NumbersLoggedByCallbacks", "", [](CountedNet&) {},
+               [](Trainer& trainer, CountedNet&, std::int64_t batch) {
+                 trainer.log("mine", batch < 20 ? 1. : 2.);
+               }},
+        Hazard{"TensorsLoggedByCallbacks", "", [](CountedNet&) {},
+               [](Trainer& trainer, CountedNet& net, std::int64_t) {
+                 trainer.log("mine", net.out->bias.detach().mean());
+               }},
+        Hazard{"HooksThatComeLater", "a parameter has a hook", [](CountedNet&) {},
+               [](Trainer&, CountedNet& net, std::int64_t batch) {
+                 if (batch == 15) net.out->bias.register_hook([](const at::Tensor& g) { return g * 0.5; });
+               }},
+        Hazard{"TensorsOfCallbacksThatAreTheSameAtFirst", "a different tensor in each step",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet& model, const Batch&, at::Tensor loss) { return loss * model.mask; });
+               },
+               [](Trainer&, CountedNet& net, std::int64_t batch) {
+                 net.mask = at::full({}, batch < 15 ? 0.5 : 0.25);
+               }},
+        Hazard{"BuffersThatAreExpanded", "",
+               [](CountedNet& net) { net.register_buffer("wide", at::ones({1}).expand({4})); }},
+        Hazard{"LossesOfOtherShapes", "its operators differ",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                   return model.num_calls < 3 ? loss.view({1}) : loss;
+                 });
+               }},
+        Hazard{"BackwardWithinTheStep", "computes gradients itself",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet& model, const Batch& batch, at::Tensor loss) {
+                   (model.loss(model.forward(batch[0]), batch.labels()) * 0.1).backward();
+                   return loss;
+                 });
+               }},
+        Hazard{"BackwardWithinTheStepInWindows",
+               "computes gradients itself",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet& model, const Batch& batch, at::Tensor loss) {
+                   (model.loss(model.forward(batch[0]), batch.labels()) * 0.1).backward();
+                   return loss;
+                 });
+               },
+               {},
+               2},
+        Hazard{"SecondGradients", "",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet& model, const Batch& batch, at::Tensor loss) {
+                   at::Tensor x = batch[0].clone().requires_grad_();
+                   const auto g = torch::autograd::grad({model.forward(x).sum()}, {x}, {}, true, true);
+                   return loss + g[0].pow(2).mean();
+                 });
+               }},
+        Hazard{"ViewsAsLoss", "",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+                   return at::stack({loss, loss * 2}).select(0, 1);
+                 });
+               }},
+        Hazard{"HostLoopsOverResults", "computes something different",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet&, const Batch& batch, at::Tensor loss) {
+                   at::Tensor w = at::zeros({4});
+                   for (int i = 0; i < 4; ++i)
+                     w.mutable_data_ptr<float>()[i] = batch[0].const_data_ptr<float>()[i];
+                   return loss * w.sum();
+                 });
+               }},
+        Hazard{"OperatorsThatWriteWithoutSayingSo", "does not return a tensor",
+               [](CountedNet& net) {
+                 static torch::Library library(torch::Library::DEF, "hazards", std::nullopt, __FILE__,
+                                               __LINE__);
+                 static const bool is_known = [] {
+                   library.def("count(Tensor x) -> ()",
+                               torch::dispatch(c10::DispatchKey::CPU,
+                                               [](at::Tensor x) { *x.mutable_data_ptr<float>() += 1; }));
+                   library.def("twice(Tensor x) -> float",
+                               torch::dispatch(c10::DispatchKey::CPU, [](at::Tensor x) {
+                                 return 2. * static_cast<double>(*x.const_data_ptr<float>());
+                               }));
+                   return true;
+                 }();
+                 (void)is_known;
+                 let(net, [n = at::zeros({})](CountedNet&, const Batch&, at::Tensor loss) {
+                   static const auto count = c10::Dispatcher::singleton()
+                                                 .findSchemaOrThrow("hazards::count", "")
+                                                 .typed<void(at::Tensor)>();
+                   count.call(n);
+                   return loss * n.cos();
+                 });
+               }},
+        Hazard{"WritesToOutputsGivenByOut", "a replay failed",
+               [](CountedNet& net) {
+                 let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                   const torch::NoGradGuard no_grad;
+                   at::Tensor out = at::empty({0});
+                   at::add_out(out, model.out->bias.detach(), model.out->bias.detach());
+                   const torch::AutoGradMode grad(true);
+                   return loss * out.sum();
+                 });
+               }}),
     [](const auto& hazard) { return hazard.param.name; });
 
 // Weights and the next random numbers after ten epochs of the batches, each in its turn.

@@ -20,7 +20,9 @@ struct FormerlyStatic : Slope {
 struct FormerRule : Optimizer {
   explicit FormerRule(ParameterGroups groups) : Optimizer(std::move(groups), 0.1) {}
   bool takes_tensors() const override { return true; }
-  void update(const Update& update) override { handles = handles_step_options() && update.lr.tensor.defined(); }
+  void update(const Update& update) override {
+    handles = handles_step_options() && update.lr.tensor.defined();
+  }
   bool handles = false;
 };
 

@@ -34,7 +34,8 @@ class MeasuredFit : public OnDevice {
       const auto count = answers.outputs.size(0);
       for (const auto& [ending, value] : values_of(*metric, answers.part_of(*metric), count))
         // A GPU's exp() differs from the host's in the last bits.
-        EXPECT_NEAR(value_of(record, prefix + name + ending), value, cards_error(value)) << prefix + name + ending;
+        EXPECT_NEAR(value_of(record, prefix + name + ending), value, cards_error(value))
+            << prefix + name + ending;
     }
   }
 };

@@ -148,8 +148,10 @@ TEST_P(MetricFit, RefusesWeightsOfSomeBatchesOnly) {
     return error_text<DataError>([&] { Trainer(made).fit(std::make_shared<Weighing>(weighs), data); });
   };
   const std::string rest = " numbers, earlier ones had ", of = "metric 'train_acc': a batch has ";
-  EXPECT_EQ(text_of({true, false}).find(of + "1" + rest + "12; expected: the same number for every batch"), 0U);
-  EXPECT_EQ(text_of({false, true}).find(of + "12" + rest + "1; expected: the same number for every batch"), 0U);
+  EXPECT_EQ(text_of({true, false}).find(of + "1" + rest + "12; expected: the same number for every batch"),
+            0U);
+  EXPECT_EQ(text_of({false, true}).find(of + "12" + rest + "1; expected: the same number for every batch"),
+            0U);
   EXPECT_EQ(text_of({false, false, true, true}), "(no error)");  // training and validation are two
 }
 

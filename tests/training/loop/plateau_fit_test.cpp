@@ -112,9 +112,10 @@ TEST(PlateauInAFit, RefusesAMissingValue) {
   const std::string text = error_text<ConfigError>([&] {
     Trainer(on_plateau(logger, {.monitor = "val_los", .mode = "min"})).fit(std::make_shared<Slope>(), data);
   });
-  EXPECT_NE(text.find("plateau schedule: the record of epoch 1 has no 'val_los'; expected: one of train_loss, "
-                      "val_loss, lr"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("plateau schedule: the record of epoch 1 has no 'val_los'; expected: one of train_loss, "
+                "val_loss, lr"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("did you mean 'val_loss'?"), std::string::npos) << text;
   EXPECT_EQ(logger->records().size(), 1u) << "the epoch itself is told";

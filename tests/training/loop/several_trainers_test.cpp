@@ -322,10 +322,11 @@ TEST_P(SeveralTrainers, OneOnTwoThreadsIsRefused) {
   TensorData data = ramp(4, 2, 2);
   const auto other = std::make_shared<Slope>();
   const auto refuses = [](const std::string& location, const auto& call) {
-    EXPECT_EQ(error_text<Error>(call),
-              location +
-                  ": the trainer is running Trainer::fit on another thread; expected: calls from one thread at "
-                  "a time; make a Trainer for each thread; stop_token() stops a fit from another thread");
+    EXPECT_EQ(
+        error_text<Error>(call),
+        location +
+            ": the trainer is running Trainer::fit on another thread; expected: calls from one thread at "
+            "a time; make a Trainer for each thread; stop_token() stops a fit from another thread");
   };
   refuses("Trainer::fit", [&] { trainer.fit(other, data); });
   refuses("Trainer::validate", [&] { trainer.validate(other, data); });

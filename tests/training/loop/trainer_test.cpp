@@ -68,7 +68,8 @@ TEST_F(TrainerWithoutCards, ThrowsIfGpusAreRequired) {
   LogWatch watch;
   const std::string text =
       error_text<DeviceError>([] { Trainer({.max_epochs = 1, .num_gpus = 1, .require_gpus = true}); });
-  EXPECT_NE(text.find("Trainer: num_gpus = 1, but 0 can be used: " + gpu_unavailable_reason()), std::string::npos)
+  EXPECT_NE(text.find("Trainer: num_gpus = 1, but 0 can be used: " + gpu_unavailable_reason()),
+            std::string::npos)
       << text;
   EXPECT_TRUE(watch.warnings.empty());
 }

@@ -24,11 +24,13 @@ class SeveralSets : public TensorData {
     std::int64_t begin, end;
   };
   explicit SeveralSets(std::vector<Set> sets)
-      : TensorData(samples(0, 8), samples(0, 2), {.batch_size = 2, .shuffle = false}), sets_(std::move(sets)) {}
+      : TensorData(samples(0, 8), samples(0, 2), {.batch_size = 2, .shuffle = false}),
+        sets_(std::move(sets)) {}
   std::vector<NamedLoader> more_val_dataloaders() override {
     std::vector<NamedLoader> loaders;
     for (const auto& [name, begin, end] : sets_)
-      loaders.push_back({name, begin < end ? get_tensorloader(samples(begin, end), /*train=*/false) : nullptr});
+      loaders.push_back(
+          {name, begin < end ? get_tensorloader(samples(begin, end), /*train=*/false) : nullptr});
     return loaders;
   }
 
@@ -53,7 +55,9 @@ struct LogsMeans : Slope {
 };
 
 // With a rate of zero the loss is 2·mean(x).
-TrainerOptions without_learning(std::int64_t max_epochs) { return {.max_epochs = max_epochs, .optimizer = sgd(0)}; }
+TrainerOptions without_learning(std::int64_t max_epochs) {
+  return {.max_epochs = max_epochs, .optimizer = sgd(0)};
+}
 
 TEST(ValidationSets, EachHasItsValuesInTheRecord) {
   SeveralSets data({{"large", 100, 104}, {"odd", 7, 8}});
@@ -109,8 +113,8 @@ TEST(ValidationSets, BatchesAreCountedThroughAllSets) {
 TEST(ValidationSets, OneOfThemMayBeMonitored) {
   SeveralSets data({{"odd", 7, 8}});
   TrainerOptions options = without_learning(9);
-  options.callbacks = {std::make_shared<EarlyStopping>(EarlyStoppingOptions{
-      .monitor = "val_loss/odd", .mode = "min", .patience = 2})};
+  options.callbacks = {std::make_shared<EarlyStopping>(
+      EarlyStoppingOptions{.monitor = "val_loss/odd", .mode = "min", .patience = 2})};
   EXPECT_EQ(Trainer(options).fit(std::make_shared<Slope>(), data).progress.epoch, 3);
 }
 
@@ -119,7 +123,8 @@ TEST(ValidationSets, MistakesAreRefused) {
     SeveralSets data(std::move(sets));
     return error_text<DataError>([&] { Trainer(without_learning(1)).fit(std::make_shared<Slope>(), data); });
   };
-  EXPECT_NE(error_of({{"a", 0, 1}, {"a", 1, 2}}).find("two validation sets are named 'a'"), std::string::npos);
+  EXPECT_NE(error_of({{"a", 0, 1}, {"a", 1, 2}}).find("two validation sets are named 'a'"),
+            std::string::npos);
   EXPECT_NE(error_of({{"", 0, 1}}).find("has no name"), std::string::npos);
   EXPECT_NE(error_of({{"a", 1, 1}}).find("'a' has no loader"), std::string::npos);
 }

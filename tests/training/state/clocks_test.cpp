@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
-#include "training/loop/small_fit.h"
 #include "metrics/epoch_clock.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -136,7 +136,8 @@ TEST(EpochClock, SupportsReadersWithSeparateStarts) {
   const auto second = clock.spent();
   spend(Activity::update);
   const auto of_first = clock.fractions_since(first), of_second = clock.fractions_since(second);
-  const auto data = static_cast<std::size_t>(Activity::data), update = static_cast<std::size_t>(Activity::update);
+  const auto data = static_cast<std::size_t>(Activity::data),
+             update = static_cast<std::size_t>(Activity::update);
   EXPECT_GT(of_first[data], 0);
   EXPECT_GT(of_first[update], 0);
   EXPECT_EQ(of_second[data], 0);

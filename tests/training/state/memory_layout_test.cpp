@@ -1,6 +1,4 @@
 // Images and convolution weights in the channels-last memory format.
-#include "nn/precision.h"
-
 #include <ATen/Functions.h>
 #include <torch/nn.h>
 
@@ -11,6 +9,7 @@
 #include "kindling/nn/lazy_conv2d.h"
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/tensors/checkpoint_file.h"
+#include "nn/precision.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"

@@ -264,10 +264,9 @@ TEST_P(Accumulation, StateInsideAWindowIsRefusedByName) {
   trainer.prepare_model(std::make_shared<Slope>());
   const Batch batch = trainer.prepare_batch({at::ones({1, 1}), at::ones({1, 1})});
   for (int i = 0; i < 3; ++i) trainer.train_step(batch);
-  EXPECT_EQ(
-      error_text<Error>([&] { (void)trainer.state_dict(); }),
-      "the run: an accumulation window is open: the next step has the gradients of 3 batches so far; "
-      "expected: a save between two steps; save when progress().accumulated_batches is 0");
+  EXPECT_EQ(error_text<Error>([&] { (void)trainer.state_dict(); }),
+            "the run: an accumulation window is open: the next step has the gradients of 3 batches so far; "
+            "expected: a save between two steps; save when progress().accumulated_batches is 0");
   trainer.train_step(batch);
   EXPECT_EQ(trainer.state_dict().metadata.at("progress.global_step"), "1");
 }

@@ -2,10 +2,10 @@
 #include <iostream>
 
 #include "kindling/base/error.h"
-#include "training/step/nonfinite_guard.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "training/step/nonfinite_fit.h"
+#include "training/step/nonfinite_guard.h"
 
 namespace kindling {
 namespace {
