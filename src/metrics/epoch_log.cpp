@@ -106,7 +106,7 @@ void EpochLog::mark(std::size_t column, double value, ValueOptions options) {
 void EpochLog::append(const RowTag& tag) {
   const at::NoGradGuard no_grad;
   if (tag.weight == 0) drop_weighted();
-  add_parts();
+  if (!parts_.empty()) add_parts();
   Segment& segment = segment_for(tag);
   const auto count = static_cast<std::int64_t>(marks_.size());
   if (num_values_ + count > values_.size(0)) grow(num_values_ + count);

@@ -65,8 +65,8 @@ class TrainState {
   bool needs_optimizer() const { return !optimizer && !model->updates_manually(); }
 
   // Writes everything that a resumed run needs: weights, which of them are frozen, optimizers, what the
-  // schedule has counted, progress, the rows of the log, random state, callbacks. saved_keys.h lists what
-  // else a checkpoint has. The tensors are the run's own, no copies; saving copies the log to the host.
+  // schedule has counted, progress, the rows of the log, random state, callbacks. saved_keys.h lists what a
+  // checkpoint has in addition. The tensors are the run's own, no copies; saving copies the log to the host.
   // Throws InsideStep while a transaction is open.
   void save(StateDict& state);
   void require_between_steps() const;  // throws it, too
