@@ -79,8 +79,7 @@ void AutomaticStep::update() {
   update_->run(*state_.optimizer, /*name=*/{}, {losses_, share()},
                [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
   losses_.clear();
-  update_->guard().mark(state_.log, update_->scaler());
-  if (GradScaler* const scaler = update_->scaler()) scaler->adjust(scaler->found_inf());
+  update_->end_step();
 }
 
 void AutomaticStep::end_row(double weight) {

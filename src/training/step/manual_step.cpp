@@ -1,7 +1,6 @@
 #include "training/step/manual_step.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/maximum.h>
 
 #include <algorithm>
 #include <set>
@@ -17,12 +16,6 @@
 
 namespace kindling {
 namespace {
-
-// Copies the first tensor, because the next update changes the original.
-at::Tensor either(const at::Tensor& former, const at::Tensor& next) {
-  const at::NoGradGuard no_grad;
-  return former.defined() ? at::maximum(former, next) : next.clone();
-}
 
 void require_one_number(const at::Tensor& number, const std::string& place, const char* wanted) {
   if (number.defined() && number.numel() == 1) return;
@@ -104,14 +97,13 @@ ManualStep::ManualStep(const StepContext& context, std::unique_ptr<OptimizerUpda
 
 StepOutcome ManualStep::run(const Batch& batch, WindowPosition /*at*/) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
-  skipped_.reset();
-  found_inf_.reset();
+  update_->begin_updates();
   num_counted_ = batch.num_valid();
   const at::Tensor loss = training_step(batch);
   require_one_number(loss, state_.model->name() + "::training_step", "a scalar to log as train_loss");
   state_.log.mark(state_.log.column("train_loss"), loss);
   if (!batch.is_valid()) state_.log.drop_weighted();  // before sums are committed
-  end_step();
+  update_->end_updates();
   const ActivityScope scope(&context_.clock, Activity::log);
   const Progress& at = state_.progress;
   state_.log.append({.global_step = at.global_step + 1,
@@ -152,25 +144,7 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   update_->run(optimizer, name, {{&loss, 1}, {.scale = num_samples, .num_samples = num_samples}},
                /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
-  note_skipped();
-}
-
-void ManualStep::note_skipped() {
-  update_->guard().mark_diverged(state_.log);
-  if (state_.scaler) found_inf_ = either(found_inf_, state_.scaler->found_inf());
-  const auto latest = update_->guard().skipped(update_->scaler());
-  if (!latest) return;
-  if (!skipped_) skipped_.emplace();
-  skipped_->number = std::max(skipped_->number, latest->number);
-  if (latest->on_device.defined()) skipped_->on_device = either(skipped_->on_device, latest->on_device);
-}
-
-void ManualStep::end_step() {
-  if (skipped_)
-    NonfiniteGuard::mark_skipped(state_.log, *skipped_);
-  else if (update_->guard().may_skip(update_->scaler()))
-    state_.log.commit_sums({});  // a batch without an update is not skipped along with a later one
-  if (found_inf_.defined()) state_.scaler->adjust(found_inf_);
+  update_->end_update();
 }
 
 }  // namespace kindling

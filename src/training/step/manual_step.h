@@ -1,7 +1,7 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "kindling/nn/manual_module.h"
@@ -31,18 +31,13 @@ class ManualStep : public Step, private ManualUpdates {
  private:
   void update(std::string_view name, const at::Tensor& loss, bool retain_graph) override;
   at::Tensor training_step(const Batch& batch);
-  void note_skipped();
-  void end_step();
 
   const StepContext context_;
   TrainState& state_;
   const std::shared_ptr<ProcessGroup>
       group_of_norms_;  // nullptr: each rank has its own batch norm statistics
   const std::unique_ptr<OptimizerUpdate> update_;
-  // Of the updates of the running step.
-  std::optional<NonfiniteGuard::Skipped> skipped_;
-  at::Tensor found_inf_;  // reported by the scaler
-  std::int64_t num_counted_ = 0;
+  std::int64_t num_counted_ = 0;  // samples of the running step
 };
 
 }  // namespace kindling

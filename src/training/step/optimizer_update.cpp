@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
 
 #include <algorithm>
 #include <typeinfo>
@@ -37,6 +38,12 @@ SchedulePoint schedule_point(const TrainerOptions& options, const TrainState& st
   const std::int64_t epochs =
       steps_of_epoch > 0 ? (steps + steps_of_epoch - 1) / steps_of_epoch : options.max_epochs.value_or(0);
   return {.step = progress.epoch, .total_steps = epochs};
+}
+
+// Copies the first tensor, because the next update changes the original.
+at::Tensor either(const at::Tensor& former, const at::Tensor& next) {
+  const at::NoGradGuard no_grad;
+  return former.defined() ? at::maximum(former, next) : next.clone();
 }
 
 void require_dense(const at::Tensor& gradient, const std::string& column) {
@@ -257,6 +264,34 @@ void OptimizerUpdate::step(Optimizer& optimizer, OptimizerSlot& slot, const Opti
     capture->step(optimizer, step);
   else
     step();
+}
+
+void OptimizerUpdate::end_step() {
+  guard_.mark(context_.state.log, scaler());
+  if (scaler() != nullptr) scaler()->adjust(scaler()->found_inf());
+}
+
+void OptimizerUpdate::begin_updates() {
+  skipped_.reset();
+  found_inf_.reset();
+}
+
+void OptimizerUpdate::end_update() {
+  guard_.mark_diverged(context_.state.log);
+  if (scaler() != nullptr) found_inf_ = either(found_inf_, scaler()->found_inf());
+  const auto latest = guard_.skipped(scaler());
+  if (!latest) return;
+  if (!skipped_) skipped_.emplace();
+  skipped_->number = std::max(skipped_->number, latest->number);
+  if (latest->on_device.defined()) skipped_->on_device = either(skipped_->on_device, latest->on_device);
+}
+
+void OptimizerUpdate::end_updates() {
+  if (skipped_)
+    NonfiniteGuard::mark_skipped(context_.state.log, *skipped_);
+  else if (guard_.may_skip(scaler()))
+    context_.state.log.commit_sums({});  // a batch without an update is not skipped along with a later one
+  if (found_inf_.defined()) scaler()->adjust(found_inf_);
 }
 
 UpdateCapture* OptimizerUpdate::capture() const {

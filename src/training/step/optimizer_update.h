@@ -104,8 +104,14 @@ class OptimizerUpdate {
   // Announces that the next backward is the last one before run(): gradients are sent while it is running.
   void send_while_ready(const Optimizer& optimizer, GradientShare share);
   bool reduces() const noexcept { return reducer_.has_value(); }
-  const NonfiniteGuard& guard() const noexcept { return guard_; }
-  GradScaler* scaler() const { return context_.state.scaler ? &*context_.state.scaler : nullptr; }
+
+  // Ends a step of one run(): marks in its row of the log whether the update was skipped, reverts what a
+  // skipped step has added to the sums of metrics, and adjusts the scale of the gradients.
+  void end_step();
+  // The same for a step of any number of updates: between the first and the last call, one call per run().
+  void begin_updates();
+  void end_update();
+  void end_updates();
 
  private:
   // What is kept for each optimizer.
@@ -122,6 +128,7 @@ class OptimizerUpdate {
   void step(Optimizer& optimizer, OptimizerSlot& slot, const Optimizer::Closure& closure);
   // Returns nullptr if steps are eager; forward and backward may give up capture at any time.
   UpdateCapture* capture() const;
+  GradScaler* scaler() const { return context_.state.scaler ? &*context_.state.scaler : nullptr; }
   void follow_schedule(Optimizer& optimizer) const;
   void require_supported(const Optimizer& optimizer) const;
 
@@ -129,6 +136,9 @@ class OptimizerUpdate {
   const Callbacks& callbacks_;
   const std::unique_ptr<UpdateCapture> capture_;
   NonfiniteGuard guard_;
+  // Of the updates of the running step, if it may have several.
+  std::optional<NonfiniteGuard::Skipped> skipped_;
+  at::Tensor found_inf_;  // reported by the scaler
   LoneGroup alone_;
   std::optional<GradientReducer> reducer_;  // with several ranks, or with gradient_shards
   std::map<std::string, OptimizerSlot, std::less<>> slots_;
