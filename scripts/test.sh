@@ -57,7 +57,12 @@ install_test_packages() {
   if [ -z "$named_libtorch" ] && [[ " ${presets[*]} " == *' asan '* ]]; then use_newest_libtorch || true; fi
 }
 
-wait_for_test_packages() { wait "$installing" || say "installing packages for tests ended with an error, see $deps"; }
+# An installation that stopped counts as a test that failed.
+wait_for_test_packages() {
+  if wait "$installing"; then return; fi
+  say "installing packages for tests ended with an error, see the logs in $deps"
+  failed=$((failed + 1))
+}
 
 # Sets LIBTORCH to the newest tested version that pip can install, or keeps it if there is none. Counts a skipped test if that is not the
 # newest tested version of all.
@@ -73,15 +78,18 @@ choose_newest_libtorch() {
 # The runtime of clang's sanitizers and fuzzers.
 need_clang_runtime() { need_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"; }
 
-# Prints the definition that makes CMake use clang for a preset with sanitizers: it compiles them in half of GCC's time, and its warnings
-# about all of Kindling are seen then. Prints nothing if CXX names a compiler, or if clang cannot link its sanitizers here.
+# Prints the compiler of a preset with sanitizers: that of CXX, or clang, which compiles them in half of GCC's time, and whose warnings about
+# all of Kindling are seen then. Prints GCC if clang cannot link its sanitizers here.
 sanitizing_compiler() {
   local clang
-  if [ -n "${CXX:-}" ] || ! clang=$(command -v clang++); then return; fi
-  (need_clang_runtime) || true
-  if "$clang" -fsanitize=address,undefined -x c++ - -o "$deps/probe" 2>"$deps/probe.log" <<<'int main() {}'; then
-    echo "CMAKE_CXX_COMPILER:STRING=$clang"
+  if [ -z "${CXX:-}" ] && clang=$(command -v clang++); then
+    (need_clang_runtime) || true
+    if "$clang" -fsanitize=address,undefined -x c++ - -o "$deps/probe" 2>"$deps/probe.log" <<<'int main() {}'; then
+      echo "$clang"
+      return
+    fi
   fi
+  command -v "${CXX:-g++}"
 }
 
 # build_all PRESET [TARGET...]: a warning counts as a test that failed. ccache repeats those of the objects that it keeps.
@@ -137,13 +145,14 @@ if [ -n "$is_quick" ]; then
 else
   install_test_packages &
   installing=$!
+  trap 'kill "$installing" 2>/dev/null || true' EXIT
 fi
 for preset in "${presets[@]}"; do
   LIBTORCH=$usual_libtorch
   # A LibTorch that the user names is tested throughout.
   if [ "$preset" = asan ] && [ -z "$named_libtorch" ]; then timed 'asan LibTorch' choose_newest_libtorch; fi
   definitions=("KINDLING_SHARED:PATH=$KINDLING_SHARED")
-  if [ "$preset" = asan ]; then mapfile -t -O 1 definitions < <(sanitizing_compiler); fi
+  if [ "$preset" = asan ]; then definitions+=("CMAKE_CXX_COMPILER:STRING=$(sanitizing_compiler)"); fi
   timed "$preset configure" configure "$preset" "${definitions[@]}"
   parts+=("$(printf '%-14s LibTorch %s' "$preset" "$(libtorch_version "$LIBTORCH")")")
   timed "$preset build" build_all "$preset"

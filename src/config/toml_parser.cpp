@@ -317,7 +317,8 @@ std::string header_repetition(std::string_view text, std::size_t begin, bool is_
 // Returns the table to which the innermost key of a site belongs, as it is before that key.
 toml::table table_before(const ErrorSite& site) {
   if (!site.open.empty()) {
-    std::string_view pairs = site.text.substr(0, site.pair).substr(site.open.back() + 1);
+    std::string_view pairs = site.text.substr(0, site.pair);
+    pairs.remove_prefix(std::min(site.open.back() + 1, pairs.size()));
     if (pairs.ends_with(',')) pairs.remove_suffix(1);
     const toml::table around = toml::parse("v = {" + std::string(pairs) + "}");
     return *around["v"].as_table();
@@ -328,7 +329,8 @@ toml::table table_before(const ErrorSite& site) {
   for (const std::string& name : names_of(header_key(header_at(site.text, site.header))))
     if (const auto* table = last_table(node)->as_table(); table == nullptr || !(node = table->get(name)))
       return {};
-  return *last_table(node)->as_table();
+  const toml::table* const table = last_table(node)->as_table();
+  return table == nullptr ? toml::table() : *table;
 }
 
 // Returns the message about a key that the text before rules out; empty if it does not.

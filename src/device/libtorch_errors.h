@@ -27,6 +27,13 @@ std::optional<std::int64_t> label_out_of_range(const c10::Error& error);
 // True if such an error is the cause of this one.
 bool comes_from_memory(const std::exception& error);
 
+// The version in the format of TORCH_ABI_VERSION: major, minor and patch in the three highest bytes.
+std::uint64_t loaded_libtorch_version() noexcept;
+
+// Throws Error unless `loaded` has the major and minor version that Kindling was built with: LibTorch's
+// classes change their layout between minor versions, which would cause crashes far from their cause.
+void require_matching_libtorch(std::uint64_t loaded = loaded_libtorch_version());
+
 template <class Call>
 auto with_libtorch_errors(const char* place, Call&& call) {
   try {

@@ -1,8 +1,7 @@
-#include "device/libtorch_version.h"
-
 #include <gtest/gtest.h>
 #include <torch/version.h>
 
+#include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "support/scratch.h"
 

@@ -31,7 +31,10 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
     weight = bias = at::Tensor();
     draws_in_next_forward_ = false;
   }
-  void draw_in_next_forward() override { draws_in_next_forward_ = weight.defined(); }
+  bool draw_in_next_forward() override {
+    draws_in_next_forward_ = weight.defined();
+    return true;
+  }
 
   // clone() calls this on a copy without registrations: registers the parameters again; clone() then copies
   // the values.

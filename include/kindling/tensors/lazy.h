@@ -20,8 +20,9 @@ class KINDLING_API LazyLayer {
   // Removes the parameters again.
   virtual void dematerialize() = 0;
   // Announces that the parameters were created for their shapes only: their initial values are drawn in the
-  // next forward, and the layer is not materialized until then. The default keeps the values that they have.
-  virtual void draw_in_next_forward() {}
+  // next forward, and the layer is not materialized until then. Returns false if the layer keeps the values
+  // that it has, as by default.
+  virtual bool draw_in_next_forward() { return false; }
   // The names of the parameters that it will have.
   virtual std::vector<std::string> parameter_names() const { return {"weight"}; }
   // The names of those to create with requires_grad = false; set by Module::freeze.

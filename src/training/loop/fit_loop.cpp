@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/joined.h"
 #include "checkpoint/saved_keys.h"
 #include "data/loading/validation_sets.h"
 #include "device/libtorch_errors.h"
@@ -39,6 +40,20 @@ void warn_of_other_batches(const StateDict& saved, std::int64_t num_batches) {
     return;
   log_warning("the run was saved within an epoch of " + found->second + " batches, but epochs now have " +
               std::to_string(num_batches) + ": this epoch skips or repeats samples");
+}
+
+// The optimizer would never update parameters that the first step has registered.
+void refuse_late_parameters(const Module& model, std::size_t num_parameters) {
+  const auto parameters = model.named_parameters();
+  if (parameters.size() == num_parameters) return;
+  throw Error({.place = model.name() + "::training_step",
+               .found = "the first step has registered " +
+                        counted(parameters.size() - num_parameters, "parameter") + ", such as '" +
+                        parameters[parameters.size() - 1].key() + "'; the optimizer does not have them",
+               .wanted = "all parameters before the first step",
+               .remedy =
+                   "register them in the constructor, or use layers that determine their size themselves "
+                   "(LazyLinear)"});
 }
 
 }  // namespace
@@ -200,8 +215,12 @@ StepOutcome FitLoop::run_step(const Batch& batch) {
                        (train_ && state_.progress.batch + 1 == train_->num_batches());
   try {
     return with_memory_errors("training step", state_.progress.global_step + 1, batch.num_samples(), [&] {
-      if (state_.needs_optimizer()) create_optimizer(StepContext(*context_), batch);
-      return step_->run(batch, {.index = index, .is_last = is_last});
+      if (!state_.needs_optimizer()) return step_->run(batch, {.index = index, .is_last = is_last});
+      create_optimizer(StepContext(*context_), batch);
+      const std::size_t num_parameters = state_.model->parameters().size();
+      const StepOutcome outcome = step_->run(batch, {.index = index, .is_last = is_last});
+      refuse_late_parameters(*state_.model, num_parameters);
+      return outcome;
     });
   } catch (...) {
     state_.log.drop_marks();

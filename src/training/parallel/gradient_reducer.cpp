@@ -5,6 +5,21 @@
 #include <utility>
 
 namespace kindling {
+namespace {
+
+struct NoWork : ProcessGroup::Work {
+  void wait() override {}
+};
+
+}  // namespace
+
+std::unique_ptr<ProcessGroup::Work> LoneGroup::start_all_reduce(const at::Tensor&) {
+  return std::make_unique<NoWork>();
+}
+
+std::unique_ptr<ProcessGroup::Work> LoneGroup::start_broadcast(const at::Tensor&, std::int64_t) {
+  return std::make_unique<NoWork>();
+}
 
 GradientReducer::GradientReducer(ProcessGroup& group, StopConsensus& stop, const TrainState& state,
                                  bool in_tree)

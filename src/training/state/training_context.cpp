@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstddef>
 
-#include "device/libtorch_version.h"
+#include "device/libtorch_errors.h"
 #include "device/operator_threads.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"

@@ -61,8 +61,10 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
     shards_->take(*state_.optimizer);
     return loss;
   }
-  // A captured step produces all its gradients at once, so none can be sent early.
-  if (at.is_last && update_->reduces() && !context_.capture.is_captured())
+  // A captured step produces all its gradients at once, so none can be sent early. Nor are those of the first
+  // step: later ones may use the parameters in another way.
+  const bool is_first = !std::exchange(has_run_, true);
+  if (at.is_last && !is_first && update_->reduces() && !context_.capture.is_captured())
     update_->send_while_ready(*state_.optimizer, share());
   std::optional<SyncBatchNorm::Scope> norms;
   if (group_of_norms_ != nullptr)

@@ -69,6 +69,7 @@ class AutomaticStep : public Step {
   std::optional<GradientShards> shards_;
   const std::shared_ptr<ProcessGroup>
       group_of_norms_;                    // nullptr: each rank has its own batch norm statistics
+  bool has_run_ = false;                  // at least once
   const Batch* batch_ = nullptr;          // of the running step
   std::optional<CarriedStates> carried_;  // from before the step, if the loss may be evaluated again
   std::vector<at::Tensor> losses_;        // of the window

@@ -75,20 +75,28 @@ bool reads_float32_on_device(const at::Tensor& parameter) {
          (!gradient.defined() || !gradient.is_sparse());
 }
 
-// While it exists, a training step may run for the shapes of lazy layers only.
+// While it exists, a training step may run for the shapes of lazy layers only. The random state is restored
+// if all weights that have been created will be drawn again: others must not depend on the same numbers as
+// the step.
 class Rehearsal {
  public:
   explicit Rehearsal(const StepContext& context)
       : model_(*context.state.model),
+        device_(context.device()),
         lazy_(layers_without_shape(model_)),
-        random_state_(context.device()),
+        num_parameters_(parameters_of_other_layers()),
+        random_state_(random_state(device_)),
         model_state_(model_, ScopedModelState::Extent::buffers),
-        muted_(context.calls, context.device()) {
+        muted_(context.calls, device_) {
     for (const at::Tensor& parameter : model_.parameters())
       gradients_.emplace_back(parameter, std::exchange(parameter.mutable_grad(), {}));
   }
   ~Rehearsal() {
-    for (const auto& [name, layer] : lazy_) layer->draw_in_next_forward();
+    bool are_drawn_again = parameters_of_other_layers() == num_parameters_;
+    for (const auto& [name, layer] : lazy_)
+      if (!layer->draw_in_next_forward()) are_drawn_again = false;
+    if (are_drawn_again)
+      log_errors("the random state could not be restored", [&] { set_random_state(device_, random_state_); });
     for (const at::Tensor& parameter : model_.parameters()) parameter.mutable_grad().reset();
     for (const auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
   }
@@ -96,9 +104,19 @@ class Rehearsal {
   Rehearsal& operator=(const Rehearsal&) = delete;
 
  private:
+  // Returns how many parameters the model has that are not those of a lazy layer.
+  std::size_t parameters_of_other_layers() const {
+    std::size_t count = model_.parameters().size();
+    for (const auto& [name, layer] : lazy_)
+      count -= dynamic_cast<const torch::nn::Module&>(*layer).parameters(/*recurse=*/false).size();
+    return count;
+  }
+
   Module& model_;
+  const Device device_;
   const std::vector<std::pair<std::string, LazyLayer*>> lazy_;
-  const RandomStateGuard random_state_;
+  const std::size_t num_parameters_;
+  const std::vector<at::Tensor> random_state_;
   const ScopedModelState model_state_;
   const MutedLog muted_;
   std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "distributed/lone_group.h"
 #include "kindling/base/error.h"
 #include "kindling/base/export.h"
 #include "training/parallel/gradient_reducer.h"
