@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "device/random_state.h"
@@ -121,6 +122,51 @@ TEST(FirstStep, MayBeRepeatedAfterAnError) {
   run.model->training_step(inputs());
   for (std::size_t i = 0; i < 7; ++i)
     EXPECT_TRUE(same(run.model->parameters()[i].detach(), by_hand.parameters()[i].detach())) << i;
+}
+
+// Creates layers when it sees its first batch: all of them, or one in addition to its scale.
+class Growing : public Module {
+ public:
+  explicit Growing(bool has_scale) {
+    if (has_scale) register_parameter("scale", at::ones({1}));
+  }
+  at::Tensor training_step(const Batch& batch) override {
+    if (!layer) layer = register_module("layer", torch::nn::Linear(batch[0].size(1), 2));
+    noise = at::rand({1});
+    return layer->forward(batch[0]).square().mean();
+  }
+
+  torch::nn::Linear layer{nullptr};
+  at::Tensor noise;
+};
+
+TEST(FirstStep, RefusesParametersThatTheOptimizerDoesNotHave) {
+  const auto model = std::make_shared<Growing>(/*has_scale=*/true);
+  Trainer trainer({.optimizer = sgd(0.1)});
+  trainer.prepare_model(model);
+  try {
+    trainer.train_step(inputs());
+    FAIL() << "the layer would never be trained";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("2 parameters, such as 'layer.bias'"), std::string::npos)
+        << error.what();
+  }
+}
+
+// Its weights come from the random numbers of the rehearsal, so the step continues after them.
+TEST(FirstStep, DrawsOtherNumbersThanTheWeightsOfAModelThatCreatesAllOfThem) {
+  at::manual_seed(5);
+  Growing by_hand(/*has_scale=*/false);
+  by_hand.training_step(inputs());
+  const at::Tensor next = at::rand({1}), before = by_hand.layer->weight.detach().clone();
+
+  at::manual_seed(5);
+  const auto model = std::make_shared<Growing>(/*has_scale=*/false);
+  Trainer trainer({.optimizer = sgd(0.1)});
+  trainer.prepare_model(model);
+  trainer.train_step(inputs());
+  EXPECT_TRUE(same(model->noise, next));
+  EXPECT_FALSE(same(model->layer->weight.detach(), before));  // it has been trained
 }
 
 }  // namespace
