@@ -75,7 +75,7 @@ class CheckpointedForward<Layer, Result(Arguments...)> : public Layer {
   using Layer::Layer;
   Result forward(Arguments... arguments) {
     return activation_checkpoint(
-        *this, [this](auto&... values) -> Result { return Layer::forward(values...); }, arguments...);
+        *this, [this](auto&... values) -> Result { return this->Layer::forward(values...); }, arguments...);
   }
 };
 

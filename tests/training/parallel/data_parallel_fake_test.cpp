@@ -122,8 +122,9 @@ class CardCounter : public Callback {
 };
 
 TEST(FakeDataParallel, StepsNeitherReadNorWaitForAGpu) {
-  for (const auto& [is_late, is_sharded] : {std::pair(false, false), {true, false}, {true, true}}) {
-    if (is_late) fake::set_late_copies(true);
+  for (const auto& late_and_sharded : {std::pair(false, false), {true, false}, {true, true}}) {
+    const bool is_sharded = late_and_sharded.second;  // clang 14 captures no structured binding
+    if (late_and_sharded.first) fake::set_late_copies(true);
     std::shared_ptr<CardCounter> counter;
     run_on_cards(
         [&](TrainerOptions& options, std::int64_t rank) {

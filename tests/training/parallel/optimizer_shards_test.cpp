@@ -136,9 +136,10 @@ TEST(ShardedOptimizerState, TrainsBitIdenticallyWithAPartOfTheStatePerRank) {
       {"muon", [](ParameterGroups of) {
          return std::make_unique<Muon>(std::move(of), MuonOptions{.adamw_lr = 1e-2});
        }}};
-  for (const auto& [name, rule] : rules)
+  for (const auto& named : rules)
     for (const std::int64_t size : {2, 4}) {
-      SCOPED_TRACE(name + ", " + std::to_string(size) + " processes");
+      const auto& rule = named.second;  // clang 14 captures no structured binding
+      SCOPED_TRACE(std::string(named.first) + ", " + std::to_string(size) + " processes");
       std::vector<std::shared_ptr<StateCounter>> counters(static_cast<std::size_t>(size));
       const auto fit = [&](bool is_sharded) {
         const auto runs = run_ranks(
