@@ -133,7 +133,7 @@ TEST_F(NewProject, RefusesWhatIsInTheWay) {
 }
 
 TEST_F(NewProject, LeavesNothingBehindWhenItCannotWrite) {
-  write_text("limited.sh", "trap '' XFSZ; ulimit -f 1; exec '" KINDLING_PROGRAM "' new flower 2>&1");
+  write_text("limited.sh", "trap '' XFSZ; ulimit -f 2; exec '" KINDLING_PROGRAM "' new flower 2>&1");
   const std::string command = "bash limited.sh > printed.txt";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
   // The second file.

@@ -48,9 +48,8 @@ std::vector<at::Tensor> weights_with(const std::shared_ptr<const Transform>& tra
 
 // Also those that mix the samples of a batch: each gradient shard is a batch of its own.
 TEST(TransformedRuns, AreTheSameForAnyNumberOfRanksWithGradientShards) {
-  for (const auto& named : every_transform()) {
-    const auto& transform = named.second;  // clang 14 captures no structured binding
-    SCOPED_TRACE(named.first);
+  for (const auto& [name, transform] : every_transform()) {
+    SCOPED_TRACE(name);
     const auto expected = weights_with(transform, 1);
     for (const std::int64_t num_ranks : {2, 4})
       expect_same_weights(weights_with(transform, num_ranks), expected);
@@ -64,8 +63,9 @@ struct StopInSecondEpoch : Callback {
 };
 
 TEST(TransformedRuns, AreTheSameAfterAResumeInMidEpoch) {
-  for (const auto& [name, transform] : every_transform()) {
-    SCOPED_TRACE(name);
+  for (const auto& named : every_transform()) {
+    const auto& transform = named.second;  // clang 14 captures no structured binding
+    SCOPED_TRACE(named.first);
     const auto fit = [&](const FitOptions& how, const std::vector<std::shared_ptr<Callback>>& callbacks) {
       const auto model = mlp_for(transform);
       TransformedData data(wave_images(1), {.train = transform});
