@@ -181,7 +181,7 @@ ExportedModuleOptions small_program() { return {.file = kProgram}; }
 // Rows of three numbers in two classes.
 class Rows : public DataModule {
  public:
-  explicit Rows(std::int64_t size) : size_(size) {
+  explicit Rows(std::int64_t size) {
     const at::Tensor inputs = at::linspace(-1, 1, size * 3).view({size, 3}).sin();
     data_ = TensorDataset({inputs, (inputs.sum(1) > 0).to(at::kLong)});
   }
@@ -192,7 +192,6 @@ class Rows : public DataModule {
   std::shared_ptr<DataLoader> val_dataloader() override { return train_dataloader(); }
 
  private:
-  std::int64_t size_;
   TensorDataset data_{{at::zeros({1, 1})}};
 };
 
