@@ -17,7 +17,11 @@ function(kindling_target target)
   if(KINDLING_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${KINDLING_SANITIZE} -fno-sanitize-recover=undefined
                                              -fno-omit-frame-pointer
-      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # false under sanitizers
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # false under sanitizers
+      $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)  # NVML's functions are called with types of our own
+    if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND KINDLING_SANITIZE MATCHES "address")
+      target_compile_definitions(${target} PRIVATE __SANITIZE_ADDRESS__=1)  # as GCC does
+    endif()
     target_link_options(${target} PRIVATE -fsanitize=${KINDLING_SANITIZE})
   endif()
 endfunction()
