@@ -19,7 +19,7 @@ def symbols(files, *options):
 
 def objects(variable):
     """Without precompiled headers, which CMake counts among the objects of a target."""
-    return [path for path in os.environ[variable].split(",") if path.endswith(".o")]
+    return [path for path in os.environ[variable].split(",") if not path.endswith((".gch", ".pch"))]
 
 
 class WithoutInterop(unittest.TestCase):

@@ -133,10 +133,10 @@ TEST_F(NewProject, RefusesWhatIsInTheWay) {
 }
 
 TEST_F(NewProject, LeavesNothingBehindWhenItCannotWrite) {
-  write_text("limited.sh", "trap '' XFSZ; ulimit -f 2; exec '" KINDLING_PROGRAM "' new flower 2>&1");
-  const std::string command = "bash limited.sh > printed.txt";
+  write_text("limited.sh", "trap '' XFSZ; ulimit -f 3; exec '" KINDLING_PROGRAM "' new flower 2>&1");
+  const std::string command = "bash --posix limited.sh > printed.txt";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
-  // The second file.
+  // The second file: it has more than three units of 512 bytes, which the first one has not.
   EXPECT_EQ(text_of("printed.txt"),
             "flower/README.md: cannot write it: File too large; check the disk and try again\n");
   EXPECT_FALSE(fs::exists("flower"));
