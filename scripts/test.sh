@@ -164,7 +164,7 @@ read_processor_seconds
 parts+=("$(printf '%-14s %5d s %5d s of processors' all "$SECONDS" "$processor_seconds")")
 grep . <<<"$skip_reasons" | sort | uniq -c | sed 's/^ */skipped /' || true
 echo 'the slowest entries:'
-sort -rn <<<"$entries" | head
+sort -rn <<<"$entries" | awk 'NR <= 10 && NF'
 printf '%s\n' "${parts[@]}"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
