@@ -19,7 +19,7 @@ def sources():
 
 
 def main():
-    program = Path(sys.argv[1])
+    program = Path(sys.argv[1]).absolute()
     if not program.exists():
         print(f"skipped: {program} is missing; scripts/test.sh installs it")
         return 77
