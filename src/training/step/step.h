@@ -41,7 +41,7 @@ struct WindowPosition {
   bool is_last = true;
 };
 
-// What the training of a batch has led to.
+// The result of training on a batch.
 struct StepOutcome {
   bool updated = true;                   // false: the window is still open
   std::int64_t accumulated_batches = 0;  // of the open window
