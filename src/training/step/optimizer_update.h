@@ -62,8 +62,9 @@ class UpdateCapture {
 
 // Creates the optimizer of the run, before its first step, which is to train with this batch. A model whose
 // lazy layers have no shape yet, or that has no parameters at all, runs that step once before, for the
-// parameters alone: its random state, buffers, hidden states and gradients stay as they are, nothing is
-// logged, and lazy layers draw their weights in the step itself.
+// parameters alone: its buffers, hidden states and gradients stay as they are, nothing is logged, and lazy
+// layers draw their weights in the step itself. The random state stays, too, unless weights were created that
+// no layer draws again.
 void create_optimizer(const StepContext& context, const Batch& batch);
 
 // Throws ConfigError for a model with class weights and options with which a step adds up several losses:
