@@ -7,6 +7,7 @@
 
 #include "formats/safetensors/safetensors_layout.h"
 #include "kindling/base/error.h"
+#include "kindling/formats/safetensors.h"
 
 namespace {
 
