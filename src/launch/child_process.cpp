@@ -12,6 +12,7 @@
 
 #include "base/file_descriptor.h"
 #include "kindling/base/error.h"
+#include "launch/stop_signals.h"
 
 namespace kindling {
 namespace {
@@ -24,7 +25,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 // Returns this process's variables, overridden by the given ones, each as "NAME=value".
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
+std::vector<std::string> environment_with(std::map<std::string, std::string> variables) {
+  variables[kParentVariable] = std::to_string(::getpid());
   std::vector<std::string> texts;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;

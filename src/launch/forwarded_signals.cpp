@@ -10,6 +10,7 @@
 
 #include "base/system.h"
 #include "kindling/base/error.h"
+#include "launch/stop_signals.h"
 
 namespace kindling {
 namespace {
@@ -20,8 +21,11 @@ constexpr int kSignals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 // repetitions.
 std::atomic<int> write_end = -1;
 static_assert(std::atomic<int>::is_always_lock_free);
+StopSignals stop_signals;
 
-extern "C" void note_signal(int signal) {
+extern "C" void note_signal(int signal, siginfo_t* info, void*) {
+  const bool is_stop = signal != SIGCHLD && signal != SIGUSR1;
+  if (is_stop && stop_signals.take(*info, steady_ms()) == StopSignals::Meaning::repetition) return;
   const int code = errno;
   const auto byte = static_cast<unsigned char>(signal);
   [[maybe_unused]] const auto written = ::write(write_end, &byte, 1);
@@ -44,9 +48,10 @@ ForwardedSignals::ForwardedSignals() {
                  .remedy = "wait until it ends"});
   }
   read_end_ = ends[0];
+  stop_signals.reset();
   struct sigaction action {};
-  action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = note_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigset_t handled;
   ::sigemptyset(&handled);
   for (const int signal : kSignals) {

@@ -18,8 +18,9 @@ class KINDLING_API ForwardedSignals {
   ForwardedSignals(const ForwardedSignals&) = delete;
   ForwardedSignals& operator=(const ForwardedSignals&) = delete;
 
-  // Those to be passed on that have come since the last call: SIGINT, SIGTERM, SIGHUP, SIGUSR1. Returns at
-  // once when there are some or a child has ended, else after `timeout_ms`; -1: waits as long as it takes.
+  // Those to be passed on that have come since the last call: SIGINT, SIGTERM, SIGHUP (without the
+  // repetitions that StopSignals finds) and SIGUSR1. Returns at once when there are some or a child has
+  // ended, else after `timeout_ms`; -1: waits as long as it takes.
   std::vector<int> wait(int timeout_ms);
 
   // In a child between fork and exec: restores the default handling of all signals, and drops those that have

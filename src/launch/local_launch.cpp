@@ -106,7 +106,9 @@ class LocalProcesses {
       escalate();
     }
     for (const int signal : common_.signals.wait(0)) forward(signal);  // that have come with the last end
-    if (failure_) return failure_->exit_code;
+    // Ranks that end at a second signal leave the others without a partner.
+    const bool is_after_stop = failure_ && failure_->exit_code == kLostOthers && forwarded_exit_code_ != 0;
+    if (failure_ && !is_after_stop) return failure_->exit_code;
     return forwarded_exit_code_ != 0 ? forwarded_exit_code_ : completed_exit_code_;
   }
 

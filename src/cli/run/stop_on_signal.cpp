@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/system.h"
+#include "launch/stop_signals.h"
 
 namespace kindling {
 namespace {
@@ -20,6 +21,7 @@ std::atomic<const StopToken*> current_token = nullptr;
 std::shared_ptr<ModelCheckpoint> current_checkpoint;
 std::atomic<bool> is_watching = false;
 std::atomic<int> received = 0, finished_code = kNotFinished;
+StopSignals stop_signals;
 
 struct FormerAction {
   int signal;
@@ -31,9 +33,12 @@ bool defers_stops = false;
 static_assert(std::atomic<const StopToken*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-extern "C" void handle_stop(int signal) {
+extern "C" void handle_stop(int signal, siginfo_t* info, void*) {
   const int code = finished_code;
-  if (received.exchange(signal) != 0) _exit(code == kNotFinished ? 128 + signal : code);
+  const StopSignals::Meaning meaning = stop_signals.take(*info, steady_ms());
+  if (meaning == StopSignals::Meaning::repetition) return;
+  if (meaning == StopSignals::Meaning::end_now) _exit(code == kNotFinished ? 128 + signal : code);
+  received = signal;
   if (const StopToken* token = current_token) token->request_stop();
 }
 
@@ -41,12 +46,23 @@ extern "C" void handle_save(int) {
   if (is_watching) current_checkpoint->request_save();
 }
 
+void set_action(int signal, struct sigaction action) {
+  action.sa_flags |= SA_RESTART;
+  FormerAction& former = former_actions.emplace_back(FormerAction{.signal = signal, .action = {}});
+  sigaction(signal, &action, &former.action);
+}
+
 void set_handler(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  FormerAction& former = former_actions.emplace_back(FormerAction{.signal = signal, .action = {}});
-  sigaction(signal, &action, &former.action);
+  set_action(signal, action);
+}
+
+void stop_on(int signal) {
+  struct sigaction action {};
+  action.sa_sigaction = handle_stop;
+  action.sa_flags = SA_SIGINFO;
+  set_action(signal, action);
 }
 
 }  // namespace
@@ -63,9 +79,10 @@ StopOnSignal::StopOnSignal() {
 void StopOnSignal::defer_stops() {
   if (defers_stops) return;
   defers_stops = true;
-  set_handler(SIGINT, handle_stop);
-  set_handler(SIGTERM, handle_stop);
-  if (!is_ignored(SIGHUP)) set_handler(SIGHUP, handle_stop);
+  stop_signals.reset();
+  stop_on(SIGINT);
+  stop_on(SIGTERM);
+  if (!is_ignored(SIGHUP)) stop_on(SIGHUP);
 }
 
 void StopOnSignal::watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint) {
@@ -82,6 +99,7 @@ void StopOnSignal::finish(int exit_code) {
   defer_stops();
   is_watching = false;
   finished_code = exit_code;
+  stop_signals.forget();
   received = 0;
 }
 

@@ -17,8 +17,9 @@ class StopOnSignal {
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
-  // From here on SIGINT, SIGTERM and SIGHUP stop the training that watch() will name; a second one ends the
-  // process at once. Called before a run says that it is running.
+  // From here on SIGINT, SIGTERM and SIGHUP stop the training that watch() will name; a later one that does
+  // not repeat the first (see StopSignals) ends the process at once. Called before a run says that it is
+  // running.
   void defer_stops();
 
   // From here on SIGINT, SIGTERM and SIGHUP request a stop, and SIGUSR1 requests a checkpoint. A stop that
@@ -27,7 +28,7 @@ class StopOnSignal {
   void watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint);
 
   // The result is durable: from here to the end of the process a signal does not change the exit code. Should
-  // the process hang, a second signal ends it with `exit_code`.
+  // the process hang, a signal that would end it at once does so with `exit_code`.
   void finish(int exit_code);
 
   // The signal that requested a stop, 0 for none.

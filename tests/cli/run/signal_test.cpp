@@ -43,6 +43,7 @@ class SignalledRun : public testing::Test {
       const int signal = kStops[random() % std::size(kStops)];
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
       if (stops < most) process.send(signal);
+      if (stops < most && random() % 2 == 0) process.send(signal);  // as SLURM does
       const int exit_code = process.wait();
       const auto summary = nlohmann::json::parse(text_of(run(runs) / "run.json"));
       EXPECT_EQ(summary["global_step"], saved_step(runs));
