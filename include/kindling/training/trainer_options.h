@@ -72,7 +72,8 @@ struct TrainerOptions {
   // memorize them.
   std::optional<CountOrFraction> overfit_batches{};
   // Training batches between validations (a number, or a fraction of the epoch); the end of an epoch always
-  // validates. A validation that is due within an optimizer step waits for its end.
+  // validates. A validation that is due within an optimizer step waits for its end. With gradient_shards a
+  // number counts batches before they are split.
   CountOrFraction val_check_interval = 1.0;
   std::int64_t check_val_every_n_epoch = 1;
   std::int64_t num_sanity_val_steps = 2;      // validation batches before the first epoch, without a record

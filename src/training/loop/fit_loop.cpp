@@ -91,11 +91,11 @@ void FitLoop::drop_data() {
 
 Metrics FitLoop::run() {
   Metrics latest;
-  context_->stop.vote_now();
+  vote_on_stop();
   while (!is_done() || is_left_open()) {
     auto metrics = fit_epoch();
     if (metrics) latest = std::move(*metrics);
-    context_->stop.vote_now();
+    vote_on_stop();
   }
   return latest;
 }
@@ -110,9 +110,18 @@ bool FitLoop::must_stop() {
   if (state_.time.is_over()) context_->stop.request_stop(FitReason::time);
   const bool is_long_enough =
       state_.progress.epoch >= options.min_epochs && state_.progress.global_step >= options.min_steps;
-  if (is_long_enough && std::exchange(state_.is_early_stop_pending, false))
-    context_->stop.request_stop(FitReason::early_stop);
+  if (is_long_enough && context_->stop.is_early_stop_requested()) {
+    state_.is_early_stop_pending = false;
+    context_->stop.stop_early();
+  }
   return context_->stop.stop_requested() || has_all_steps();
+}
+
+// After the callbacks of a validation or an epoch, which all ranks reach together: what they request takes
+// effect before the next step, as in a single process.
+void FitLoop::vote_on_stop() {
+  if (state_.time.is_over()) context_->stop.request_stop(FitReason::time);
+  context_->stop.vote_now();
 }
 
 bool FitLoop::is_done() {
@@ -354,11 +363,13 @@ std::optional<NamedValues> FitLoop::validate(double at) {
   return values;
 }
 
-// Returns how many intervals are over after so many batches. A fraction that is meant to give a whole number
-// may miss it by a last bit.
+// Returns how many intervals are over after so many batches. A count is of batches before they are split into
+// shards, so it does not depend on the number of ranks. A fraction that is meant to give a whole number may
+// miss it by a last bit.
 double FitLoop::num_intervals(std::int64_t batches) const {
   const CountOrFraction& interval = context_->options.val_check_interval;
-  const double unit = interval.is_fraction() ? static_cast<double>(train_->num_batches()) : 1;
+  const auto unit =
+      static_cast<double>(interval.is_fraction() ? train_->num_batches() : train_->num_shards_per_batch());
   return std::floor(static_cast<double>(batches) / (interval.number() * unit) + 1e-9);
 }
 
@@ -383,6 +394,7 @@ bool FitLoop::validate_between() {
   report_.write(record);
   transaction.commit();
   context_->callbacks.call(&Callback::on_validation_record, *state_.model, record);
+  vote_on_stop();
   report_.leave_out(report_.seconds() - start);
   return true;
 }

@@ -69,6 +69,7 @@ class FitLoop {
   std::int64_t num_samples_used() const;  // of endless data
   bool has_all_steps() const;             // max_steps
   bool must_stop();
+  void vote_on_stop();  // collective
   bool is_left_open() const;
   StepOutcome run_step(const Batch& batch);
   void after_update();

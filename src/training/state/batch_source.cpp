@@ -72,11 +72,11 @@ BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, S
 
 std::int64_t BatchSource::num_batches() const noexcept {
   const std::int64_t all = cursors_.front().num_batches();
-  return (limit_ ? std::min(all, *limit_) : all) * of_cursors();
+  return (limit_ ? std::min(all, *limit_) : all) * num_shards_per_batch();
 }
 
 std::int64_t BatchSource::num_samples_in(std::int64_t batches) const noexcept {
-  return batches / of_cursors() * cursors_.front().global_batch_size();
+  return batches / num_shards_per_batch() * cursors_.front().global_batch_size();
 }
 
 void BatchSource::begin_at(std::int64_t sample) noexcept {
@@ -90,7 +90,7 @@ void BatchSource::keep_order() noexcept {
 
 void BatchSource::limit_to(const CountOrFraction& batches) {
   // Global batches, which do not depend on the number of ranks.
-  const std::int64_t all = num_batches() / of_cursors();
+  const std::int64_t all = num_batches() / num_shards_per_batch();
   limit_ = std::min(batches.of(all), all);
   for (DataLoader::Cursor& cursor : cursors_) cursor.gather_ahead_up_to(*limit_);
   repeats_first_ = true;
@@ -126,33 +126,35 @@ void BatchSource::partition(const TrainerOptions& options, std::int64_t rank, st
                               std::to_string(loader().num_samples()) + " samples",
                      .wanted = "a smaller batch_size"});
   if (options.overfit_batches) limit_to(*options.overfit_batches);
-  require_interval(options.val_check_interval, num_batches());
+  require_interval(options.val_check_interval, num_batches() / num_shards_per_batch());
 }
 
 // Copying a whole data set does not pay off for a few of its batches, unless it was requested.
 void BatchSource::cache_on_device() {
-  const bool takes_all = num_batches() == cursors_.front().num_batches() * of_cursors();
+  const bool takes_all = num_batches() == cursors_.front().num_batches() * num_shards_per_batch();
   if (takes_all || (num_batches() > 0 && loader_->options().resident == "on"))
     for (DataLoader::Cursor& cursor : cursors_) cursor.cache_on_device();
 }
 
 void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
-  for (std::int64_t i = 0; i < of_cursors(); ++i)  // each cursor's next batch
-    cursors_[static_cast<std::size_t>(i)].seek(is_endless() ? 0 : epoch,
-                                               (batch + of_cursors() - 1 - i) / of_cursors());
+  for (std::int64_t i = 0; i < num_shards_per_batch(); ++i)  // each cursor's next batch
+    cursors_[static_cast<std::size_t>(i)].seek(
+        is_endless() ? 0 : epoch, (batch + num_shards_per_batch() - 1 - i) / num_shards_per_batch());
   batch_ = batch;
 }
 
 bool BatchSource::next(Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   // Data that draws random numbers does so in its first batches.
-  const bool found = watches_draws_ && batch_ < 2 * of_cursors() ? read_and_watch_draws(batch) : read(batch);
+  const bool found =
+      watches_draws_ && batch_ < 2 * num_shards_per_batch() ? read_and_watch_draws(batch) : read(batch);
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return found;
 }
 
 bool BatchSource::read(Batch& batch) {
-  if (batch_ >= num_batches() || !cursors_[static_cast<std::size_t>(batch_ % of_cursors())].next(batch))
+  if (batch_ >= num_batches() ||
+      !cursors_[static_cast<std::size_t>(batch_ % num_shards_per_batch())].next(batch))
     return false;
   const bool is_valid = batch.is_valid();
   if (copies_) batch = copies_->move(std::move(batch));
@@ -182,7 +184,7 @@ bool BatchSource::read_and_watch_draws(Batch& batch) {
 
 at::Tensor BatchSource::indices() const {
   const std::int64_t latest = std::max<std::int64_t>(batch_ - 1, 0);
-  return cursors_[static_cast<std::size_t>(latest % of_cursors())].indices();
+  return cursors_[static_cast<std::size_t>(latest % num_shards_per_batch())].indices();
 }
 
 }  // namespace kindling

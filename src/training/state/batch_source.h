@@ -41,7 +41,9 @@ class BatchSource {
   BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, Stage stage, const Placement& placement,
               std::optional<std::int64_t> limit);
 
-  std::int64_t num_batches() const noexcept;  // per epoch
+  std::int64_t num_batches() const noexcept;  // per epoch; each shard counts
+  // Returns how many shards of a batch this source yields one after the other, see split_shards().
+  std::int64_t num_shards_per_batch() const noexcept { return static_cast<std::int64_t>(cursors_.size()); }
   const Placement& placement() const noexcept { return placement_; }
   const DataLoader& loader() const noexcept { return *loader_; }
   bool is_endless() const noexcept { return loader_->is_endless(); }
@@ -88,7 +90,6 @@ class BatchSource {
   Stage stage_;
   const Placement& placement_;
   std::optional<std::int64_t> limit_;
-  std::int64_t of_cursors() const noexcept { return static_cast<std::int64_t>(cursors_.size()); }
 
   std::vector<DataLoader::Cursor> cursors_;  // which take turns
   std::shared_ptr<CopyStream> copies_;       // nullptr: on the CPU

@@ -12,14 +12,21 @@ namespace kindling {
 void StopConsensus::reset() noexcept {
   token_.reset();
   agreed_ = FitReason::finished;
-  has_save_request_ = false;
+  has_save_request_ = wants_early_stop_ = false;
+}
+
+void StopConsensus::stop_early() noexcept {
+  if (group_ == nullptr) return token_.request_stop(FitReason::early_stop);
+  if (agreed_ == FitReason::finished) agreed_ = FitReason::early_stop;
+  wants_early_stop_ = false;
 }
 
 StopConsensus::Votes StopConsensus::votes() const {
   Votes votes{};
   if (const FitReason reason = token_.reason(); reason != FitReason::finished)
     votes[static_cast<std::size_t>(reason)] = 1;
-  if (group_ != nullptr && save_requested_ && save_requested_()) votes[kNumReasons] = 1;
+  if (requests_.early_stop && requests_.early_stop()) votes[kEarlyStop] = 1;
+  if (requests_.save && requests_.save()) votes[kSave] = 1;
   return votes;
 }
 
@@ -29,7 +36,8 @@ void StopConsensus::count(std::span<const float> sums) noexcept {
   if (sums[diverged] > 0) agreed_ = FitReason::diverged;
   for (std::size_t i = 0; i < kNumReasons && agreed_ == FitReason::finished; ++i)
     if (sums[i] > 0) agreed_ = static_cast<FitReason>(i);
-  has_save_request_ = has_save_request_ || sums[kNumReasons] > 0;
+  wants_early_stop_ = sums[kEarlyStop] > 0;
+  has_save_request_ = has_save_request_ || sums[kSave] > 0;
 }
 
 void StopConsensus::vote_now() {

@@ -16,7 +16,7 @@ namespace kindling {
 
 // Decides when a run stops early. A single process stops when its token says so. With several ranks, each
 // rank only votes, and the votes travel with the gradients of every step: all ranks stop after the step in
-// which one of them has voted to. A request to save travels in the same way.
+// which one of them has voted to. Requests to save and to stop early travel in the same way.
 class StopConsensus {
  public:
   // `group` outlives it; nullptr: a single process.
@@ -30,16 +30,23 @@ class StopConsensus {
   const StopToken* immediate() const noexcept { return group_ != nullptr ? nullptr : &token_; }
   void reset() noexcept;
 
-  // `save_requested` is called for each vote: whether this rank requests a save.
-  void watch_save_requests(std::function<bool()> save_requested) {
-    save_requested_ = std::move(save_requested);
-  }
+  // What a rank requests besides a stop; asked for each vote.
+  struct Requests {
+    std::function<bool()> save, early_stop;  // an early stop may have to wait, see FitLoop
+  };
+  void watch(Requests requests) { requests_ = std::move(requests); }
   // Whether any rank has requested a save since the last call: the same on all ranks.
   bool take_save_request() noexcept { return std::exchange(has_save_request_, false); }
+  // Whether any rank had requested an early stop at the last vote: the same on all ranks.
+  bool is_early_stop_requested() const {
+    return group_ != nullptr ? wants_early_stop_ : requests_.early_stop();
+  }
+  // Stops at once, without a vote; on all ranks together.
+  void stop_early() noexcept;
 
-  // One number per reason, 1 for this rank's, and one for a save.
+  // One number per reason, 1 for this rank's, and one for each request.
   static constexpr std::size_t kNumReasons = static_cast<std::size_t>(FitReason::time) + 1,
-                               kNumVotes = kNumReasons + 1;
+                               kSave = kNumReasons, kEarlyStop = kSave + 1, kNumVotes = kEarlyStop + 1;
   using Votes = std::array<float, kNumVotes>;
   Votes votes() const;
   // Takes the sums of all votes, which are the same on all ranks.
@@ -51,8 +58,8 @@ class StopConsensus {
   StopToken token_;
   ProcessGroup* group_;
   FitReason agreed_ = FitReason::finished;
-  std::function<bool()> save_requested_;
-  bool has_save_request_ = false;
+  Requests requests_;
+  bool has_save_request_ = false, wants_early_stop_ = false;
 };
 
 // TrainerOptions::max_time: how long a run may take, the parts before its stops included.

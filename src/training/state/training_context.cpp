@@ -161,7 +161,8 @@ TrainingContext::TrainingContext(Trainer& owner, TrainerOptions resolved, std::v
       stop(StopToken(), group()),
       clock(options.profile),
       deterministic_operators(options.deterministic) {
-  stop.watch_save_requests([this] { return callbacks.save_requested(); });
+  stop.watch({.save = [this] { return callbacks.save_requested(); },
+              .early_stop = [this] { return state.is_early_stop_pending; }});
 }
 
 std::shared_ptr<TrainingContext> make_context(Trainer& owner, TrainerOptions options) {
