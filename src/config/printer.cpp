@@ -10,6 +10,7 @@
 #include "config/option_checks.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 
 namespace kindling {
@@ -45,6 +46,24 @@ std::string assignment(const OptionRef& option) {
         {.place = "option '" + option.name + "'", .found = "the text is not UTF-8, which TOML cannot hold"});
   }
   return key + " = " + *value;
+}
+
+// Returns a value without quotes; empty for an option without one.
+template <class Value>
+std::string plain_text(const Value& value) {
+  if constexpr (requires { value.has_value(); }) {
+    return value ? plain_text(*value) : "";
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    return value;
+  } else if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+    return value.string();
+  } else if constexpr (config::OptionArray<Value>) {
+    return joined(value, ", ", [](const auto& element) { return plain_text(element); });
+  } else if constexpr (std::is_same_v<Value, double>) {
+    return number_text(value);
+  } else {
+    return config::toml_text(value);
+  }
 }
 
 // "norm of the gradients; >= 0"
@@ -110,6 +129,14 @@ std::string print_config(std::span<const ConfigSection> sections) {
     }
   }
   return text;
+}
+
+std::vector<std::pair<std::string, std::string>> value_texts(const OptionSet& options) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const OptionRef& option : options.refs())
+    texts.emplace_back(option.name,
+                       std::visit([](const auto* value) { return plain_text(*value); }, option.value));
+  return texts;
 }
 
 }  // namespace kindling

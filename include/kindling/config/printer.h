@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -27,6 +28,15 @@ struct ConfigSection {
 KINDLING_API std::string print_config(std::span<const ConfigSection> sections);
 // The same without comments: neither docs nor unset optionals nor disabled tables.
 KINDLING_API std::string print_values(std::span<const ConfigSection> sections);
+
+// Returns the current values of options as texts, by name and in their order, such as for
+// Callback::shared_options(). Those without a value have an empty text.
+KINDLING_API std::vector<std::pair<std::string, std::string>> value_texts(const OptionSet& options);
+template <class Options>
+std::vector<std::pair<std::string, std::string>> value_texts(const Options& options) {
+  Options copy = options;  // an OptionSet points to mutable objects
+  return value_texts(OptionSet::of(copy));
+}
 
 // The texts of `kindling help` about one option.
 struct OptionText {

@@ -4,6 +4,8 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/loggers/record.h"
@@ -132,6 +134,10 @@ class KINDLING_API Callback {
   // True if this callback stops a resumed run again by itself. The run then does not save an early stop that
   // is waiting for min_epochs or min_steps.
   virtual bool stops_training() const { return false; }
+
+  // Data-parallel training: the options that must be the same on all ranks, as names and texts, such as
+  // value_texts(options). A fit compares them at its start and names the first one that differs.
+  virtual std::vector<std::pair<std::string, std::string>> shared_options() const { return {}; }
 };
 
 }  // namespace kindling

@@ -70,6 +70,7 @@ class KINDLING_API EarlyStopping : public Callback {
   void save_state(StateDict& state) const override;
   void load_state(const StateDict& state) override;
   std::string type_name() const override { return "EarlyStopping"; }
+  std::vector<std::pair<std::string, std::string>> shared_options() const override;
   bool stops_training() const override { return wants_stop(); }
 
  private:

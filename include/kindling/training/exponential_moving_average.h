@@ -51,6 +51,8 @@ class KINDLING_API ExponentialMovingAverage : public WeightAverage {
   // Throws ConfigError for options out of range, or if they never update the average.
   explicit ExponentialMovingAverage(ExponentialMovingAverageOptions options = {});
 
+  std::vector<std::pair<std::string, std::string>> shared_options() const override;
+
  protected:
   bool should_update_after_step(std::int64_t step) const override;
   bool should_update_after_epoch(std::int64_t epoch) const override;

@@ -34,6 +34,7 @@ class KINDLING_API LayerFreezing : public Callback {
   // Throws ConfigError for a pattern that matches no name of the model.
   void on_train_epoch_start(Trainer& trainer, Module& model) override;
   std::string type_name() const override { return "LayerFreezing"; }
+  std::vector<std::pair<std::string, std::string>> shared_options() const override;
 
  private:
   LayerFreezingOptions options_;

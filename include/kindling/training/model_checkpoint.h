@@ -85,6 +85,8 @@ class KINDLING_API ModelCheckpoint : public Callback, private TrainingSaver {
   void on_validation_record(Trainer& trainer, Module& model, const Record& record) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
+  std::string type_name() const override { return "ModelCheckpoint"; }
+  std::vector<std::pair<std::string, std::string>> shared_options() const override;
   TrainingSaver* saver() noexcept override { return this; }
 
  private:

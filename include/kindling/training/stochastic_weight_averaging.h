@@ -66,6 +66,8 @@ class KINDLING_API StochasticWeightAveraging : public WeightAverage {
   void save_state(StateDict& state) const override;
   void load_state(const StateDict& state) override;
 
+  std::vector<std::pair<std::string, std::string>> shared_options() const override;
+
  protected:
   bool should_update_after_epoch(std::int64_t epoch) const override;
   double weight(std::int64_t num_averaged) const override;

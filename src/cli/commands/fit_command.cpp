@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "cli/check/fit_check.h"
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
@@ -22,10 +25,12 @@ int fit_in_group(FitInputs in) {
   RunConfig& config = *in.loaded.config;
   if (config.folder.compact_memory) keep_memory_compact();
   const auto& checkpoint = in.plan.checkpoint;
-  if (in.group)
-    in.group->require_same(
-        "the start of the fit",
-        {{"the run", in.plan.run.string()}, {"the checkpoint", checkpoint ? checkpoint->path.string() : ""}});
+  if (in.group) {
+    ProcessGroup::NamedTexts values{{"the run", in.plan.run.string()},
+                                    {"the checkpoint", checkpoint ? checkpoint->path.string() : ""}};
+    std::ranges::copy(config.shared_values(), std::back_inserter(values));
+    in.group->require_same("the start of the fit", values);
+  }
   const bool is_resumed = !in.plan.run.empty();
   if (!is_resumed || !in.group) {
     CheckedFit checked = check_fit(in.loaded, {.checkpoint = checkpoint_of(in.plan),

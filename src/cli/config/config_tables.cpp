@@ -77,6 +77,25 @@ void add_optional_optimization(OptionalTables& tables, const Registry& registry)
              {tables.defaults(part), tables.defaults(registry.schedules, part.name)});
 }
 
+// Tables and keys that concern one process.
+constexpr std::array kTablesOfRanks{"run.",
+                                    "loggers.",
+                                    "checkpoint.resume",
+                                    "distributed.timeout_s",
+                                    "distributed.max_restarts",
+                                    "data.num_workers",
+                                    "data.resident"};
+
+bool is_path(const OptionPointer& value) {
+  return std::visit(
+      []<class Value>(const Value*) {
+        using std::filesystem::path;
+        return std::is_same_v<Value, path> || std::is_same_v<Value, std::optional<path>> ||
+               std::is_same_v<Value, std::vector<path>>;
+      },
+      value);
+}
+
 // Prints the table of a finder as a comment from now on.
 template <class Options>
 void end_search(ConfigTables& tables, OptionalTable<Options>& finder, const std::string& name) {
@@ -135,6 +154,19 @@ std::map<std::string, std::string> ConfigTables::values() const {
     }
   }
   return values;
+}
+
+std::map<std::string, std::string> ConfigTables::shared_values() const {
+  std::map<std::string, std::string> shared = values();
+  std::erase_if(shared, [](const auto& value) {
+    return std::ranges::any_of(kTablesOfRanks,
+                               [&](const char* table) { return value.first.starts_with(table); });
+  });
+  for (const ConfigSection& section : sections)
+    for (const OptionRef& ref : section.options.refs())
+      if (is_path(ref.value) || ref.notes.policy.across_ranks == OptionPolicy::AcrossRanks::may_differ)
+        shared.erase(key_of(section, ref));
+  return shared;
 }
 
 OptionPolicy ConfigTables::policy_of(const std::string& key) const {

@@ -99,6 +99,9 @@ struct ConfigTables {
   std::string text_with_optional_tables(const Registry& registry) const;
   // Returns the same by key: "trainer.max_epochs" and "3". Options without a value are omitted.
   std::map<std::string, std::string> values() const;
+  // Returns those of them that all ranks of a data-parallel run must share: not paths, which may differ
+  // between machines, nor what concerns one process.
+  std::map<std::string, std::string> shared_values() const;
   // Returns the policy of an option; undecided for a key that this config does not have.
   OptionPolicy policy_of(const std::string& key) const;
   double* optimizer_lr();  // optimizer.lr; nullptr: there is none

@@ -6,6 +6,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
+#include "kindling/config/printer.h"
 #include "kindling/loggers/best_so_far.h"
 #include "kindling/training/trainer.h"
 #include "nn/monitored_value.h"
@@ -177,6 +178,10 @@ void EarlyStopping::load_state(const StateDict& state) {
   impl_->latest = find_number<double>(state.metadata, kLatestValue);
   impl_->num_waited = find_number<std::int64_t>(state.metadata, kWaited, {.min = 0}).value_or(0);
   impl_->run.set_loaded();
+}
+
+std::vector<std::pair<std::string, std::string>> EarlyStopping::shared_options() const {
+  return value_texts(impl_->options);
 }
 
 }  // namespace kindling

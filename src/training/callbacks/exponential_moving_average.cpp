@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kindling/base/error.h"
+#include "kindling/config/printer.h"
 
 namespace kindling {
 
@@ -32,6 +33,10 @@ double ExponentialMovingAverage::weight(std::int64_t num_averaged) const {
 
 WeightAverage::Buffers ExponentialMovingAverage::buffers(const Module&) const {
   return options_.use_buffers ? Buffers::averaged : Buffers::own;
+}
+
+std::vector<std::pair<std::string, std::string>> ExponentialMovingAverage::shared_options() const {
+  return value_texts(options_);
 }
 
 }  // namespace kindling

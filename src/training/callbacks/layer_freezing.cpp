@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kindling/base/log.h"
+#include "kindling/config/printer.h"
 #include "kindling/nn/module.h"
 #include "kindling/training/trainer.h"
 
@@ -20,6 +21,10 @@ void LayerFreezing::on_train_epoch_start(Trainer& trainer, Module& model) {
   if (epoch == options_.epochs && trainer.progress().batch == 0)
     log_info("from here on, the fit trains the layers that were frozen for " + std::to_string(epoch) +
              (epoch == 1 ? " epoch" : " epochs"));
+}
+
+std::vector<std::pair<std::string, std::string>> LayerFreezing::shared_options() const {
+  return value_texts(options_);
 }
 
 }  // namespace kindling

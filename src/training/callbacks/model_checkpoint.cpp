@@ -12,6 +12,7 @@
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/config/printer.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/trainer.h"
 #include "nn/monitored_value.h"
@@ -302,6 +303,10 @@ void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& res
   const bool is_lost = impl_->has_failed && trainer.options().process_group;
   if (result.status != FitStatus::diverged && !is_lost) impl_->save(trainer);
   impl_->finish();
+}
+
+std::vector<std::pair<std::string, std::string>> ModelCheckpoint::shared_options() const {
+  return value_texts(impl_->options);
 }
 
 }  // namespace kindling

@@ -6,6 +6,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
+#include "kindling/config/printer.h"
 #include "kindling/training/trainer.h"
 #include "kindling/training/update_bn.h"
 #include "tensors/saved_number.h"
@@ -140,6 +141,10 @@ void StochasticWeightAveraging::load_state(const StateDict& state) {
     if (!lr) break;
     first_lrs_.push_back(*lr);
   }
+}
+
+std::vector<std::pair<std::string, std::string>> StochasticWeightAveraging::shared_options() const {
+  return value_texts(options_);
 }
 
 }  // namespace kindling

@@ -173,7 +173,7 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
   std::vector<ValidationSource> validation = validation_of(new_data, options.limit_val_batches);
   if (options.overfit_batches)
     for (ValidationSource& set : validation) set.batches.limit_to(*options.overfit_batches);
-  if (group() != nullptr) require_same_data(*group(), train, validation);
+  if (group() != nullptr) require_same_data(*group(), options, train, validation);
   train.cache_on_device();
   for (ValidationSource& set : validation) set.batches.cache_on_device();
   data = &new_data;

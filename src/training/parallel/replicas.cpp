@@ -4,16 +4,14 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
 
-#include <filesystem>
+#include <map>
 #include <string>
-#include <type_traits>
-#include <variant>
+#include <utility>
 #include <vector>
 
-#include "base/joined.h"
-#include "config/toml_text.h"
 #include "kindling/base/error.h"
-#include "kindling/base/number_text.h"
+#include "kindling/config/printer.h"
+#include "kindling/training/callback.h"
 #include "kindling/training/trainer_fields.h"
 #include "tensors/run_difference.h"
 #include "tensors/shape_text.h"
@@ -23,35 +21,30 @@ namespace kindling {
 namespace {
 
 std::string description(const at::Tensor& tensor) {
-  return type_text(tensor) + (tensor.requires_grad() ? "" : ", frozen");
+  const bool is_channels_last = tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+  return type_text(tensor) + (is_channels_last ? ", channels last" : "") +
+         (tensor.requires_grad() ? "" : ", frozen");
 }
 
-template <class Value>
-std::string option_text(const Value& value) {
-  if constexpr (requires { value.has_value(); }) {
-    return value ? option_text(*value) : "";
-  } else if constexpr (std::is_same_v<Value, std::string>) {
-    return value;
-  } else if constexpr (std::is_same_v<Value, std::filesystem::path>) {
-    return value.string();
-  } else if constexpr (std::is_same_v<Value, double>) {
-    return number_text(value);
-  } else if constexpr (requires { value.begin(); }) {
-    return joined(value, ", ", [](const auto& element) { return option_text(element); });
-  } else {
-    return config::toml_text(value);
-  }
-}
-
-// Returns the options that determine the steps, which must be the same on all ranks.
+// Returns the options that determine the steps and what the ranks do together, which must be the same on all
+// ranks.
 ProcessGroup::NamedTexts values_of(TrainerOptions options, const DistributedOptions& group) {
-  ProcessGroup::NamedTexts values{{"compression", group.compression}};
-  const OptionSet set = OptionSet::of(options);
-  for (const OptionRef& option : set.refs())
-    if (option.notes.policy.across_ranks == OptionPolicy::AcrossRanks::must_agree)
-      values.emplace_back(option.name,
-                          std::visit([](const auto* value) { return option_text(*value); }, option.value));
+  ProcessGroup::NamedTexts values{{"compression", group.compression},
+                                  {"fast_dev_run", options.fast_dev_run ? "true" : "false"}};  // sets others
+  const OptionSet all = OptionSet::of(options);
+  OptionSet shared;
+  for (const OptionRef& option : all.refs())
+    if (option.notes.policy.across_ranks == OptionPolicy::AcrossRanks::must_agree) shared.add(option);
+  for (auto& value : value_texts(shared)) values.push_back(std::move(value));
   values.emplace_back("the number of callbacks", std::to_string(options.callbacks.size()));
+  std::map<std::string, int> numbers;  // of callbacks of the same type
+  for (const auto& callback : options.callbacks) {
+    const auto texts = callback->shared_options();
+    if (texts.empty()) continue;
+    const int number = ++numbers[callback->type_name()];
+    const std::string name = callback->type_name() + (number == 1 ? "" : " " + std::to_string(number));
+    for (const auto& [option, text] : texts) values.emplace_back(name + "." + option, text);
+  }
   return values;
 }
 
@@ -88,15 +81,19 @@ void sync_initial_state(ProcessGroup& group, Module& model, const TrainerOptions
   ProcessGroup::NamedTexts values = values_of(options, group.options());
   std::vector<at::Tensor> tensors;
   values.push_back({"the model", model.name()});
+  const std::size_t at_device = values.size();
   add_tensors(values, "parameter", tensors, model.named_parameters());
   add_tensors(values, "buffer", tensors, model.named_buffers());
+  if (!tensors.empty())  // gradients travel through the library of their device
+    values.insert(values.begin() + static_cast<std::ptrdiff_t>(at_device),
+                  {"the device", c10::DeviceTypeName(tensors.front().device().type(), /*lower_case=*/true)});
   group.require_same("the start of data-parallel training", values);
   group.broadcast(tensors);
 }
 
-void require_same_data(ProcessGroup& group, const BatchSource& train,
+void require_same_data(ProcessGroup& group, const TrainerOptions& options, const BatchSource& train,
                        const std::vector<ValidationSource>& validation) {
-  ProcessGroup::NamedTexts values;
+  ProcessGroup::NamedTexts values = values_of(options, group.options());  // which may be why the data differ
   add(values, "training", train);
   if (validation.empty()) values.push_back({"validation", "no data"});
   for (const ValidationSource& set : validation) add(values, "validation" + set.suffix, set.batches);

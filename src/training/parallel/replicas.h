@@ -19,8 +19,8 @@ void require_shapes(Module& model);
 // Copies the parameters and buffers of rank 0 to all ranks. Throws for options or tensors that differ between
 // ranks; see require_shapes().
 void sync_initial_state(ProcessGroup& group, Module& model, const TrainerOptions& options);
-// Throws for data that differs between ranks; `validation` nullptr: none.
-void require_same_data(ProcessGroup& group, const BatchSource& train,
+// Throws for options or data that differ between ranks.
+void require_same_data(ProcessGroup& group, const TrainerOptions& options, const BatchSource& train,
                        const std::vector<ValidationSource>& validation);
 // Throws for the first parameter whose bits differ between ranks. The host waits for the device.
 void verify_replicas(ProcessGroup& group, const Module& model, std::int64_t global_step);

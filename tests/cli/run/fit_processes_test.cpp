@@ -186,6 +186,25 @@ TEST_P(FitLaunched, ByOtherLaunchers) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
 }
 
+TEST_F(FitProcesses, RefuseConfigsThatDiffer) {
+  const std::string port = free_port();
+  std::vector<std::unique_ptr<Process>> processes;
+  for (const char* rank : {"0", "1"}) {
+    const SetVariables variables(
+        {{"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+    const Words words = fit({"trainer.num_processes=1", "trainer.log_every_n_steps=" + std::string(rank),
+                             "checkpoint.every_n_steps=1" + std::string(rank)});
+    processes.push_back(std::make_unique<Process>(words, scratch_ / ("output" + std::string(rank))));
+  }
+  for (const std::size_t rank : {0, 1}) {
+    EXPECT_EQ(processes[rank]->wait(), 1);
+    const std::string said = text_of(scratch_ / ("output" + std::to_string(rank)));
+    EXPECT_NE(said.find("checkpoint.every_n_steps is '11' on rank 1 and '10' on rank 0"), std::string::npos)
+        << said;
+  }
+  EXPECT_FALSE(has_run());
+}
+
 TEST_F(FitProcesses, ReportConfigErrorsOnceBeforeTheRun) {
   const auto expect_refusal = [&](const Variables& set, const Words& more, const std::string& text) {
     const SetVariables variables(set);
@@ -232,7 +251,12 @@ TEST_F(FitProcesses, StopOnASignalAndResume) {
         output());
     wait_for_training(process);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    // systemd and scancel signal the ranks, too, and SLURM does so twice at a time limit.
+    if (signal != SIGINT)
+      for (const pid_t rank : children_of(process.id())) ::kill(rank, signal);
     process.send(signal);
+    if (signal == SIGTERM)
+      for (const pid_t rank : children_of(process.id())) ::kill(rank, signal);
     EXPECT_EQ(process.wait(), 128 + signal) << said();
     const auto summary = nlohmann::json::parse(text_of(dir / "small/0001/run.json"));
     EXPECT_EQ(summary["status"], "stopped");

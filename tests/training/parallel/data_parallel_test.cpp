@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <random>
 #include <stdexcept>
 #include <thread>
 
@@ -10,6 +12,8 @@
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/early_stopping.h"
+#include "kindling/training/exponential_moving_average.h"
+#include "kindling/training/layer_freezing.h"
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -250,6 +254,122 @@ TEST(DataParallel, NamesAllKindsOfDifferences) {
                                              {.batch_size = kGlobalBatch / 2});
                          }),
                "validation's number of samples is '21' on rank 1 and '20' on rank 0");
+}
+
+TEST(DataParallel, NamesTheOptionOfACallbackThatDiffers) {
+  using Change = std::function<void(TrainerOptions&, std::int64_t)>;
+  const std::pair<const char*, Change> changes[] = {
+      {"EarlyStopping.patience",
+       [](auto& of, auto rank) {
+         of.callbacks = {std::make_shared<EarlyStopping>(EarlyStoppingOptions{.patience = 3 + rank})};
+       }},
+      {"LayerFreezing 2.epochs",
+       [](auto& of, auto rank) {
+         for (const std::int64_t epochs : {std::int64_t{1}, 1 + rank})
+           of.callbacks.push_back(std::make_shared<LayerFreezing>(
+               LayerFreezingOptions{.patterns = {"net.1.*"}, .epochs = epochs}));
+       }},
+      {"ExponentialMovingAverage.decay",
+       [](auto& of, auto rank) {
+         of.callbacks = {std::make_shared<ExponentialMovingAverage>(
+             ExponentialMovingAverageOptions{.decay = 0.5 + 0.25 * static_cast<double>(rank)})};
+       }},
+      {"ModelCheckpoint.every_n_steps",
+       [](auto& of, auto rank) {
+         of.callbacks = {std::make_shared<ModelCheckpoint>(  // it is refused before it opens a directory
+             ModelCheckpointOptions{.dirpath = "unused", .every_n_steps = 4 + 2 * rank})};
+       }},
+  };
+  for (const auto& [name, change] : changes)
+    for (const std::string& error : errors_of(
+             change, [](std::int64_t) { return small_mlp(); }, [](std::int64_t) { return rank_images(2); })) {
+      EXPECT_NE(error.find(std::string(name) + " is "), std::string::npos) << name << ": " << error;
+      EXPECT_NE(error.find("on rank 1 and "), std::string::npos) << error;
+    }
+}
+
+// --- The same steps as on one rank ---
+
+std::int64_t num_configs() {
+  const char* set = std::getenv("KINDLING_SOAK_RANKS");
+  return set == nullptr ? 10 : std::atoi(set);
+}
+
+// Where a run validates and stops.
+struct Course : Callback {
+  void on_validation_end(Trainer& trainer, Module&) override {
+    validations.push_back(trainer.progress().global_step);
+  }
+  std::vector<std::int64_t> validations;
+};
+
+// Options that stop early at random places: between epochs or within, at once or when min_steps are reached.
+class RandomCourse {
+ public:
+  explicit RandomCourse(std::mt19937& random) {
+    const auto pick = [&](std::int64_t below) { return static_cast<std::int64_t>(random()) % below; };
+    accumulate_ = 1 + pick(2);
+    interval_ =
+        pick(2) == 0 ? CountOrFraction(1 + pick(5)) : CountOrFraction(0.2 * static_cast<double>(1 + pick(5)));
+    every_n_epoch_ = 1 + pick(2);
+    min_epochs_ = pick(3);
+    min_steps_ = pick(12);
+    stopping_ = {.min_delta = 0.05 * static_cast<double>(pick(10)), .patience = pick(3)};
+  }
+  void apply(TrainerOptions& options) const {
+    options.max_epochs = 6;
+    options.accumulate_grad_batches = accumulate_;
+    options.val_check_interval = interval_;
+    options.check_val_every_n_epoch = every_n_epoch_;
+    options.min_epochs = min_epochs_;
+    options.min_steps = min_steps_;
+    options.callbacks.push_back(std::make_shared<EarlyStopping>(stopping_));
+  }
+
+ private:
+  std::int64_t accumulate_, every_n_epoch_, min_epochs_, min_steps_;
+  CountOrFraction interval_ = 1.0;
+  EarlyStoppingOptions stopping_;
+};
+
+struct CourseRun {
+  std::vector<std::int64_t> validations;
+  RankRun run;
+};
+
+CourseRun run_course(std::int64_t num_ranks, std::int64_t shards, const RandomCourse& random) {
+  std::vector<std::shared_ptr<Course>> courses;
+  for (std::int64_t rank = 0; rank < num_ranks; ++rank) courses.push_back(std::make_shared<Course>());
+  auto runs = run_ranks(num_ranks, [&](TrainerOptions& options, std::int64_t rank) {
+    options.gradient_shards = shards;
+    options.callbacks = {courses[static_cast<std::size_t>(rank)]};
+    random.apply(options);
+  });
+  for (const RankRun& run : runs) expect_same_weights(run.weights(), runs[0].weights());
+  for (const auto& course : courses) EXPECT_EQ(course->validations, courses[0]->validations);
+  return {courses[0]->validations, std::move(runs[0])};
+}
+
+TEST(DataParallel, ValidatesAndStopsEarlyAfterTheSameStepsAsASingleProcess) {
+  std::mt19937 random(23);
+  std::int64_t num_stopped = 0;
+  for (std::int64_t i = 0; i < num_configs() && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE("config " + std::to_string(i));
+    const RandomCourse course(random);
+    for (const std::int64_t shards : {1, 4}) {
+      const CourseRun alone = run_course(1, shards, course);
+      num_stopped += alone.run.result.reason == FitReason::early_stop ? 1 : 0;
+      for (const std::int64_t num_ranks : {2, 3, 4}) {
+        if (shards % num_ranks != 0 && shards != 1) continue;
+        const CourseRun several = run_course(num_ranks, shards, course);
+        EXPECT_EQ(several.validations, alone.validations) << num_ranks << " ranks, " << shards << " shards";
+        EXPECT_EQ(several.run.result.reason, alone.run.result.reason);
+        EXPECT_EQ(several.run.result.progress.global_step, alone.run.result.progress.global_step);
+        if (shards > 1) expect_same_weights(several.run.weights(), alone.run.weights());
+      }
+    }
+  }
+  EXPECT_GT(num_stopped, num_configs() / 2);
 }
 
 TEST(DataParallel, ReportsAnErrorOfOneRankOnTheOthers) {

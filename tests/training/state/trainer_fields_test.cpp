@@ -59,30 +59,30 @@ TEST(TrainerFields, ListEveryMemberThatAConfigCanSet) {
 
 TEST(TrainerFields, KeepTheseDecisions) {
   const std::map<std::string, std::string> expected{{"accumulate_grad_batches", "A"},
-                                                    {"channels_last", ""},
+                                                    {"channels_last", "A"},
                                                     {"check_val_every_n_epoch", "AR"},
                                                     {"detect_anomaly", ""},
                                                     {"deterministic", ""},
-                                                    {"fast_dev_run", "R"},
+                                                    {"fast_dev_run", "AR"},
                                                     {"float32_matmul_precision", "A"},
                                                     {"gradient_clip_val", "A"},
                                                     {"gradient_shards", "A"},
                                                     {"limit_predict_batches", "C"},
-                                                    {"limit_test_batches", "C"},
-                                                    {"limit_train_batches", ""},
-                                                    {"limit_val_batches", "R"},
+                                                    {"limit_test_batches", "CA"},
+                                                    {"limit_train_batches", "A"},
+                                                    {"limit_val_batches", "AR"},
                                                     {"log_every_n_steps", "CR"},
                                                     {"max_epochs", "CAR"},
                                                     {"max_steps", "CAR"},
                                                     {"max_time", "CR"},
-                                                    {"min_epochs", "CR"},
-                                                    {"min_steps", "CR"},
+                                                    {"min_epochs", "CAR"},
+                                                    {"min_steps", "CAR"},
                                                     {"num_gpus", "C"},
                                                     {"num_processes", ""},
                                                     {"num_sanity_val_steps", "AR"},
                                                     {"num_threads", "C"},
                                                     {"on_nonfinite", "AR"},
-                                                    {"overfit_batches", ""},
+                                                    {"overfit_batches", "A"},
                                                     {"precision", "A"},
                                                     {"profile", ""},
                                                     {"profile_active", ""},
@@ -93,8 +93,8 @@ TEST(TrainerFields, KeepTheseDecisions) {
                                                     {"step_graph", "C"},
                                                     {"step_kernels", "C"},
                                                     {"sync_batchnorm", "A"},
-                                                    {"track_grad_norm", ""},
-                                                    {"val_check_interval", "R"}};
+                                                    {"track_grad_norm", "A"},
+                                                    {"val_check_interval", "AR"}};
   TrainerOptions options;
   std::map<std::string, std::string> decisions;
   for (const auto& [name, option] : options_by_name(options))
@@ -240,7 +240,18 @@ constexpr OptionChange kRefusedAcrossRanks[] = {
     {"on_nonfinite", [](TrainerOptions& o) { o.on_nonfinite = "skip"; }, "'stop'", "'skip'"},
     {"check_val_every_n_epoch", [](TrainerOptions& o) { o.check_val_every_n_epoch = 2; }, "'1'", "'2'"},
     {"num_sanity_val_steps", [](TrainerOptions& o) { o.num_sanity_val_steps = 0; }, "'2'", "'0'"},
-    {"the number of callbacks", [](TrainerOptions& o) { o.callbacks.resize(1); }, "'0'", "'1'"}};
+    {"fast_dev_run", [](TrainerOptions& o) { o.fast_dev_run = true; }, "'false'", "'true'"},
+    {"min_epochs", [](TrainerOptions& o) { o.min_epochs = 2; }, "'0'", "'2'"},
+    {"min_steps", [](TrainerOptions& o) { o.min_steps = 2; }, "'0'", "'2'"},
+    {"val_check_interval", [](TrainerOptions& o) { o.val_check_interval = 4; }, "'1.0'", "'4'"},
+    {"overfit_batches", [](TrainerOptions& o) { o.overfit_batches = 2; }, "nothing", "'2'"},
+    {"limit_train_batches", [](TrainerOptions& o) { o.limit_train_batches = 2; }, "nothing", "'2'"},
+    {"limit_val_batches", [](TrainerOptions& o) { o.limit_val_batches = 2; }, "nothing", "'2'"},
+    {"limit_test_batches", [](TrainerOptions& o) { o.limit_test_batches = 2; }, "nothing", "'2'"},
+    {"channels_last", [](TrainerOptions& o) { o.channels_last = "on"; }, "'off'", "'on'"},
+    {"track_grad_norm", [](TrainerOptions& o) { o.track_grad_norm = 2; }, "'0'", "'2'"},
+    {"the number of callbacks", [](TrainerOptions& o) { o.callbacks = {std::make_shared<Callback>()}; },
+     "'0'", "'1'"}};
 
 TEST(Ranks, MustAgreeOnTheOptionsThatDetermineTheSteps) {
   TrainerOptions options;
