@@ -64,6 +64,10 @@ struct BatchSizeFinderResult {
 // max_trials. Callbacks are not called: choose a larger margin for the memory that they need, such as weight
 // averages.
 //
+// With several ranks, all of them call it together and get the same result: the largest size that fits on
+// every rank. Each tries by itself, up to its part of the samples; of the ranks that share a machine with
+// GPUs, the first one tries. The margin also has to cover the memory of the exchange of gradients.
+//
 // A requested stop ends the search with the result so far; batch_size is 0 if no size was found. Throws
 // ConfigError for options out of range, DataError for data that cannot be batched in another size
 // (SequenceWindows), and Error if not even one sample fits or max_trials is reached before a size fits.

@@ -65,6 +65,9 @@ struct KINDLING_API LrFinderResult {
 // limits of training batches, …); callbacks, loggers, schedule, validations and the run's length do not.
 // Parameter groups keep the ratios of their rates; `lrs` are those of the first group.
 //
+// With several ranks, all of them call it together and get the same result: the losses are those of rank 0,
+// as in step records, and a stop requested on one rank is requested on all.
+//
 // The losses are copied to the host asynchronously, so on a GPU a few more steps may run than are used. A
 // requested stop ends the search after the current step. Throws ConfigError for options out of range, for a
 // ManualModule (it has several optimizers) and for an optimizer that evaluates the loss repeatedly (Lbfgs).

@@ -28,6 +28,8 @@ struct ThreadsFinderResult {
 // takes at least a quarter less time with them: small steps are slower with threads, which wait for each
 // other. Restores everything, including the number of threads; for the rest see find_lr().
 //
+// With several ranks, all of them call it together and decide by the slowest of them.
+//
 // Returns the current number without measuring on a GPU, with a single thread, after a requested stop, and
 // for a model whose has_static_graph() is false: a model that counts its steps would count these too.
 // Changing the number of threads changes the last bits of a run's results.

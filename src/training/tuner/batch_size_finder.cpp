@@ -3,6 +3,8 @@
 #include <ATen/DeviceAccelerator.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "device/libtorch_errors.h"
@@ -40,11 +42,26 @@ class ResizedData : public DataModule {
   std::int64_t batch_size_;
 };
 
-std::int64_t num_train_samples(DataModule& data) {
+// Returns the number of samples that a batch may have: without shards, each rank has a part of the data.
+std::int64_t num_train_samples(const TrainerOptions& trainer, DataModule& data) {
   data.prepare();
   const auto loader = data.train_dataloader();
   if (!loader) throw DataError({.place = "find_batch_size", .found = "the data has no train_dataloader()"});
-  return loader->num_samples();
+  const ProcessGroup* const group = trainer.gradient_shards > 1 ? nullptr : group_of(trainer);
+  return std::max<std::int64_t>(loader->num_samples() / (group != nullptr ? group->size() : 1), 1);
+}
+
+// Returns the options of a trial. Each rank tries by itself, because running out of memory ends a group.
+TrainerOptions options_of_trial(const TrainerOptions& trainer, const BatchSizeFinderOptions& options,
+                                const StopToken& stop) {
+  TrainerOptions trial = trainer;
+  trial.process_group = nullptr;
+  trial.num_processes = 1;
+  trial = trial_options(std::move(trial), options.steps_per_trial);
+  trial.limit_val_batches =
+      std::min(trainer.limit_val_batches.value_or(options.steps_per_trial), options.steps_per_trial);
+  trial.callbacks = {std::make_shared<StopElsewhere>(stop)};
+  return trial;
 }
 
 // The search interval: sizes up to `low` fit; sizes from `high` on do not, or exceed the number of samples.
@@ -93,6 +110,18 @@ bool fits(const TrainerOptions& trial, const std::shared_ptr<Module>& model, Dat
   return trouble.empty();
 }
 
+// Returns whether a trial fits in the memory of every rank. The other ranks do not wait for one that throws.
+bool fits_on_all(ProcessGroup* group, const std::function<bool()>& fits) {
+  bool has_memory = false;
+  try {
+    has_memory = fits();
+  } catch (const std::exception& error) {
+    if (group != nullptr) group->leave(error.what());
+    throw;
+  }
+  return largest_of_ranks(group, has_memory ? 0 : 1) == 0;
+}
+
 [[noreturn]] void refuse(const BatchSizeFinderResult& result) {
   const std::string smallest = std::to_string(result.trials.back().batch_size);
   throw Error({.place = "find_batch_size",
@@ -108,18 +137,19 @@ BatchSizeFinderResult find_batch_size(const TrainerOptions& trainer, const std::
                                       const StopToken& stop) {
   return with_libtorch_errors("find_batch_size", [&] {
     validate(options, "BatchSizeFinderOptions");
-    TrainerOptions trial = trial_options(trainer, options.steps_per_trial);
-    trial.limit_val_batches =
-        std::min(trainer.limit_val_batches.value_or(options.steps_per_trial), options.steps_per_trial);
-    trial.callbacks = {std::make_shared<StopElsewhere>(stop)};
+    const TrainerOptions trial = options_of_trial(trainer, options, stop);
+    ProcessGroup* const group = group_of(trainer);
+    // Trials run on the first GPU, so one rank of each machine makes them there.
+    const bool tries = group == nullptr || trial_device(trial).is_cpu() || group->local_rank() == 0;
     const TrialScope scope(*model, trial_device(trial));
-    const MemoryReservation margin(trial_device(trial), options.margin);
+    std::optional<MemoryReservation> margin;
+    if (tries) margin.emplace(trial_device(trial), options.margin);
     BatchSizeFinderResult result;
-    Search search(options, num_train_samples(data));
+    Search search(options, num_train_samples(trainer, data));
     for (std::int64_t i = 0; i < options.max_trials && search.next() > 0; ++i) {
       const std::int64_t size = search.next();
-      const bool has_memory = fits(trial, model, data, size);
-      if (stop.stop_requested()) break;  // in the middle of the trial
+      const bool has_memory = fits_on_all(group, [&] { return !tries || fits(trial, model, data, size); });
+      if (share_stop(group, stop)) break;  // in the middle of the trial
       result.trials.push_back({size, has_memory});
       search.learn(has_memory);
     }

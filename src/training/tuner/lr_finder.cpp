@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "device/libtorch_errors.h"
@@ -52,7 +53,8 @@ class Sweep : public Callback, public Logger {
       add(*record.find("lr"), *loss);
   }
 
-  const LrFinderResult& result() const noexcept { return result_; }
+  // Returns the result of rank 0, the only one that gets records. Collective.
+  LrFinderResult result(ProcessGroup* group) const;
 
  private:
   double rate_of(std::int64_t step) const {
@@ -77,6 +79,27 @@ class Sweep : public Callback, public Logger {
   LrFinderResult result_;
   double average_ = 0;
 };
+
+LrFinderResult Sweep::result(ProcessGroup* group) const {
+  if (group == nullptr) return result_;
+  LrFinderResult shared = result_;
+  std::vector<double> numbers{result_.stopped_early ? 1. : 0.};
+  for (const auto* curve : {&result_.lrs, &result_.losses, &result_.smoothed})
+    numbers.insert(numbers.end(), curve->begin(), curve->end());
+  const std::string of_first =
+      group->all_gather({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)})
+          .front();
+  numbers.resize(of_first.size() / sizeof(double));
+  std::memcpy(numbers.data(), of_first.data(), of_first.size());
+  shared.stopped_early = numbers.front() != 0;
+  auto next = numbers.begin() + 1;
+  const auto length = static_cast<std::ptrdiff_t>(numbers.size() / 3);
+  for (auto* curve : {&shared.lrs, &shared.losses, &shared.smoothed}) {
+    curve->assign(next, next + length);
+    next += length;
+  }
+  return shared;
+}
 
 void check(const LrFinderOptions& options) {
   validate(options, "LrFinderOptions");
@@ -149,7 +172,8 @@ LrFinderResult find_lr(const TrainerOptions& trainer, const std::shared_ptr<Modu
     trial.loggers = {sweep};
     const TrialScope scope(*model, trial_device(trial));
     Trainer(trial).fit(model, data);
-    return sweep->result();
+    share_stop(group_of(trial), stop);
+    return sweep->result(group_of(trial));
   });
 }
 

@@ -52,7 +52,9 @@ ThreadsFinderResult find_num_threads(const TrainerOptions& trainer, const std::s
     const int all = at::get_num_threads();
     const ThreadsFinderResult nothing{.num_threads = all};
     TrainerOptions trial = trial_options(trainer, kSteps);
-    if (all == 1 || !trial_device(trial).is_cpu() || !model->has_static_graph()) return nothing;
+    ProcessGroup* const group = group_of(trial);
+    const bool has_no_choice = all == 1 || !trial_device(trial).is_cpu() || !model->has_static_graph();
+    if (largest_of_ranks(group, has_no_choice ? 1 : 0) > 0) return nothing;
     const TrialScope scope(*model, trial_device(trial));
     const OperatorThreads threads(all);
     std::vector<ThreadsFinderResult::Trial> trials{{.num_threads = 1}, {.num_threads = all}};
@@ -64,10 +66,10 @@ ThreadsFinderResult find_num_threads(const TrainerOptions& trainer, const std::s
         trial.num_threads = num_threads;
         trial.callbacks = {times, std::make_shared<StopElsewhere>(stop)};
         Trainer(trial).fit(model, data);
-        if (stop.stop_requested()) return nothing;
-        const double step = times->median();
+        if (share_stop(group, stop)) return nothing;
+        const double step = largest_of_ranks(group, times->median());
         seconds_per_step = round == 0 ? step : std::min(seconds_per_step, step);
-        slowest = std::max(slowest, times->total());
+        slowest = std::max(slowest, largest_of_ranks(group, times->total()));
       }
     const bool is_worth_it = trials[1].seconds_per_step < kWorthThreads * trials[0].seconds_per_step;
     return ThreadsFinderResult{.num_threads = is_worth_it ? all : 1, .trials = std::move(trials)};

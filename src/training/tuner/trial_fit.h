@@ -6,6 +6,7 @@
 #include "device/random_state.h"
 #include "kindling/data/data_module.h"
 #include "kindling/device/device.h"
+#include "kindling/distributed/process_group.h"
 #include "kindling/metrics/progress_board.h"
 #include "kindling/nn/module.h"
 #include "kindling/training/callback.h"
@@ -22,6 +23,17 @@ TrainerOptions trial_options(TrainerOptions of_training, std::int64_t num_steps)
 
 // Returns the device of such a run.
 Device trial_device(const TrainerOptions& options);
+
+// Returns the ranks that train together; nullptr: a single process.
+ProcessGroup* group_of(const TrainerOptions& options);
+
+// Requests a stop on all ranks if one of them has requested it; returns whether a stop is requested. It
+// arrives on the ranks at different times, and searches that end at different trials would wait for each
+// other forever. Collective.
+bool share_stop(ProcessGroup* group, const StopToken& stop);
+
+// Returns the largest of the ranks' numbers. Collective.
+double largest_of_ranks(ProcessGroup* group, double number);
 
 // The destructor restores a model, its trainer, its board and the random state, so that the model may be
 // trained on `device` in between.

@@ -10,6 +10,7 @@
 #include "kindling/models/small_cnn.h"
 #include "support/device_under_test.h"
 #include "support/memory_limit.h"
+#include "support/rank_threads.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 #include "training/loop/small_fit.h"
@@ -220,6 +221,42 @@ TEST(BatchSizeFinderLimit, SurvivesARealOutOfMemory) {
   EXPECT_GE(found, 16) << text;
   EXPECT_LT(found, 1024) << text;  // 256 MB would hold four maps of 16 channels of each sample, or two of 32
   EXPECT_GE(std::ranges::count(text, ' '), 2) << text;  // something did not fit
+}
+
+// Running out of memory ends a group, so the ranks try by themselves and agree on the result.
+TEST(BatchSizeFinderOfRanks, FindsWhatFitsOnAll) {
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
+  std::vector<BatchSizeFinderResult> results(2);
+  on_ranks(groups, [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    TensorData data = ramp(40, 0, 3);
+    TrainerOptions options{.max_epochs = 1, .step_graph = "off", .optimizer = sgd(0.1)};
+    options.process_group = groups[rank];
+    options.num_processes = 2;
+    results[rank] =
+        find_batch_size(options, std::make_shared<Limited>(rank == 0 ? 9 : 5), data, {.mode = "binsearch"});
+    group.barrier();
+  });
+  for (const BatchSizeFinderResult& result : results) {
+    EXPECT_EQ(result.batch_size, 5);
+    EXPECT_EQ(result.trials.size(), 5U);  // 2, 4, 8, 6, 5
+  }
+}
+
+TEST(BatchSizeFinderOfRanks, StopsOnAllAndEndsWithAnErrorOnAll) {
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
+  on_ranks(groups, [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    TensorData data = ramp(40, 0, 3);
+    TrainerOptions options{.max_epochs = 1, .step_graph = "off", .optimizer = sgd(0.1)};
+    options.process_group = groups[rank];
+    const StopToken stop;
+    if (rank == 1) stop.request_stop(FitReason::requested);
+    EXPECT_EQ(find_batch_size(options, std::make_shared<Slope>(), data, {}, stop).batch_size, 0);
+    EXPECT_TRUE(stop.stop_requested());
+    const auto model = std::make_shared<Limited>(rank == 0 ? 100 : 1, Limited::As::other);
+    EXPECT_THROW(find_batch_size(options, model, data), std::exception) << rank;
+  });
 }
 
 }  // namespace

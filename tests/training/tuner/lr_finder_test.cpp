@@ -13,6 +13,7 @@
 #include "kindling/tensors/lazy.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/device_under_test.h"
+#include "support/rank_threads.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 #include "training/loop/small_fit.h"
@@ -405,6 +406,61 @@ TEST(LrFinderOnDigits, SuggestsARateThatLearns) {
     RecordProperty(name, std::to_string(found) + " " + std::to_string(fit.metrics.at("val_acc")));
     EXPECT_GE(fit.metrics.at("val_acc"), 0.97) << name << " with " << found;
   }
+}
+
+// --- Several ranks ---
+
+TrainerOptions options_on(const std::shared_ptr<ProcessGroup>& group) {
+  TrainerOptions options{.max_epochs = 1, .step_graph = "off", .optimizer = sgd(0.1)};
+  options.process_group = group;
+  return options;
+}
+
+// Requests a stop in its third step.
+struct StopsAtThird : Slope {
+  explicit StopsAtThird(StopToken token) : stop(std::move(token)) {}
+  at::Tensor training_step(const Batch& batch) override {
+    if (train_sizes.size() == 2) stop.request_stop(FitReason::requested);
+    return Slope::training_step(batch);
+  }
+  StopToken stop;
+};
+
+// Only rank 0 gets the records of the steps.
+TEST(LrFinderOfRanks, HasTheSameResultOnAll) {
+  for (const double threshold : {0., 4.}) {
+    const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
+    std::vector<LrFinderResult> results(2);
+    on_ranks(groups, [&](ProcessGroup& group) {
+      const auto rank = static_cast<std::size_t>(group.rank());
+      TensorData data = ramp(24, 0, 3);
+      results[rank] = find_lr(options_on(groups[rank]), std::make_shared<Slope>(), data,
+                              {.num_training_steps = 40, .early_stop_threshold = threshold});
+    });
+    EXPECT_EQ(results[0].lrs.size() == 40, threshold == 0);  // the loss grows with the samples
+    EXPECT_EQ(results[0].stopped_early, threshold > 0);
+    EXPECT_EQ(results[1].lrs, results[0].lrs);
+    EXPECT_EQ(results[1].losses, results[0].losses);
+    EXPECT_EQ(results[1].smoothed, results[0].smoothed);
+    EXPECT_EQ(results[1].initial_lr, 0.1);
+    EXPECT_EQ(results[1].stopped_early, results[0].stopped_early);
+  }
+}
+
+TEST(LrFinderOfRanks, StopsOnAll) {
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
+  std::vector<LrFinderResult> results(2);
+  const std::vector<StopToken> stops(2);
+  on_ranks(groups, [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    TensorData data = ramp(24, 0, 3);
+    const auto model = std::make_shared<StopsAtThird>(rank == 1 ? stops[1] : StopToken());
+    results[rank] = find_lr(options_on(groups[rank]), model, data,
+                            {.num_training_steps = 40, .early_stop_threshold = 0}, stops[rank]);
+    EXPECT_TRUE(stops[rank].stop_requested()) << rank;
+  });
+  EXPECT_LT(results[0].lrs.size(), 6U);
+  EXPECT_EQ(results[1].lrs, results[0].lrs);
 }
 
 }  // namespace

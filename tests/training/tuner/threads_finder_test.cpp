@@ -9,6 +9,7 @@
 #include "device/operator_threads.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/tensors/state_dict.h"
+#include "support/rank_threads.h"
 #include "support/tensor_matchers.h"
 #include "training/loop/small_fit.h"
 
@@ -80,6 +81,26 @@ TEST(ThreadsFinder, MeasuresNothingWithoutAChoice) {
   const ThreadsFinderResult found = find_num_threads(few_epochs(), std::make_shared<SlowWith>(1), data);
   EXPECT_EQ(found.num_threads, 1);
   EXPECT_TRUE(found.trials.empty());
+}
+
+// Ranks that measure for a different number of steps would wait for each other.
+TEST(ThreadsFinderOfRanks, DecideTogether) {
+  for (const int of_second : {1, 2}) {
+    const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
+    std::vector<ThreadsFinderResult> results(2);
+    on_ranks(groups, [&](ProcessGroup& group) {
+      const auto rank = static_cast<std::size_t>(group.rank());
+      const OperatorThreads threads(rank == 0 ? 2 : of_second);
+      TensorData data = ramp(20, 0, 5);
+      TrainerOptions options = few_epochs();
+      options.process_group = groups[rank];
+      results[rank] = find_num_threads(options, std::make_shared<SlowWith>(rank == 0 ? 1 : 0), data);
+    });
+    EXPECT_EQ(results[0].trials.size(), of_second == 1 ? 0U : 2U);
+    EXPECT_EQ(results[1].trials.size(), results[0].trials.size());
+    EXPECT_EQ(results[0].num_threads, 2);
+    EXPECT_EQ(results[1].num_threads, of_second);
+  }
 }
 
 }  // namespace
