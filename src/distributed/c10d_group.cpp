@@ -11,13 +11,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -48,13 +49,13 @@ class DoublingSum {
   // Starts at once. `tag` must be unique among running sums and the same on all ranks.
   DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag);
   // Waits until the sum is in the tensor.
-  void wait();
+  void wait(const Deadline& deadline);
 
  private:
   void send(int to);
   void receive(int from);
   void exchange(int other);
-  void add(int other);  // adds what has been received from it
+  void add(int other, const Deadline& deadline);  // adds what has been received from it
 
   c10d::Backend& group_;
   at::Tensor tensor_, theirs_;
@@ -74,30 +75,30 @@ DoublingSum::DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag)
     send(rank - num_doubling_);
   } else if (rank + num_doubling_ < group_.getSize()) {
     receive(rank + num_doubling_);
-  } else {
+  } else if (num_doubling_ > 1) {
     exchange(rank ^ 1);
   }
 }
 
-void DoublingSum::wait() {
+void DoublingSum::wait(const Deadline& deadline) {
   const at::NoGradGuard no_grad;
   const int rank = group_.getRank();
   if (rank >= num_doubling_) {
-    sent_->wait();
+    sent_->wait(deadline.left());
     receive(rank - num_doubling_);
-    received_->wait();
+    received_->wait(deadline.left());
     tensor_.copy_(theirs_);
     return;
   }
   const bool has_one_beyond = rank + num_doubling_ < group_.getSize();
-  if (has_one_beyond) add(rank + num_doubling_);
+  if (has_one_beyond) add(rank + num_doubling_, deadline);
   for (int distance = 1; distance < num_doubling_; distance *= 2) {
     if (distance > 1 || has_one_beyond) exchange(rank ^ distance);
-    add(rank ^ distance);
+    add(rank ^ distance, deadline);
   }
   if (!has_one_beyond) return;
   send(rank + num_doubling_);
-  sent_->wait();
+  sent_->wait(deadline.left());
 }
 
 void DoublingSum::send(int to) {
@@ -116,9 +117,9 @@ void DoublingSum::exchange(int other) {
 }
 
 // Waits until this rank's own message has been sent.
-void DoublingSum::add(int other) {
-  std::exchange(received_, nullptr)->wait();
-  if (const WorkPointer sent = std::exchange(sent_, nullptr)) sent->wait();
+void DoublingSum::add(int other, const Deadline& deadline) {
+  std::exchange(received_, nullptr)->wait(deadline.left());
+  if (const WorkPointer sent = std::exchange(sent_, nullptr)) sent->wait(deadline.left());
   // Of two NaNs the first one stays: the same one on all ranks.
   const bool is_first = group_.getRank() < other;
   at::add_out(tensor_, is_first ? tensor_ : theirs_, is_first ? theirs_ : tensor_);
@@ -127,8 +128,15 @@ void DoublingSum::add(int other) {
 // The environment variable that Gloo reads, set by the network's administrator, takes precedence. Without an
 // address, uses the one that the machine's name resolves to.
 std::shared_ptr<gloo::transport::Device> network(const std::string& address) {
-  if (const char* name = std::getenv("GLOO_SOCKET_IFNAME"); name != nullptr && *name != '\0')
-    return c10d::ProcessGroupGloo::createDeviceForInterface(name);
+  if (const char* name = std::getenv("GLOO_SOCKET_IFNAME"); name != nullptr && *name != '\0') try {
+      return c10d::ProcessGroupGloo::createDeviceForInterface(name);
+    } catch (const std::exception& error) {
+      throw ConfigError(
+          {.place = "environment variable GLOO_SOCKET_IFNAME",
+           .found = "it is \"" + std::string(name) + "\" (" + first_sentence(error.what()) + ")",
+           .wanted = "a network interface of this machine, as `ip address` lists them",
+           .remedy = "unset it to use the interface of the route to rank 0"});
+    }
   return address.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
                          : c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }
@@ -152,18 +160,8 @@ class C10dGroup : public ProcessGroup {
     }
   }
 
-  C10dGroup(const LaunchEnvironment& place, StorePointer store, const DistributedOptions& options)
-      : ProcessGroup(place.rank, place.size, place.local_rank, options),
-        store_(std::move(store)),
-        closing_message_(store_, place.rank, place.size) {
-    guarded("to join", [&] {
-      auto gloo = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
-      gloo->devices.push_back(network(address_among(*store_, place)));
-      backend_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, static_cast<int>(rank()),
-                                                             static_cast<int>(size()), std::move(gloo));
-    });
-  }
-
+  C10dGroup(const LaunchEnvironment& place, StorePointer store, const DistributedOptions& options,
+            const Deadline& deadline);
   ~C10dGroup() override;
 
   std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) override;
@@ -188,40 +186,91 @@ class C10dGroup : public ProcessGroup {
   ClosingMessage closing_message_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;                           // nullptr: it has been left
   std::map<at::DeviceType, c10::intrusive_ptr<c10d::Backend>> device_backends_;  // made at first use
+  class StartedWork;
   class SmallWork;
-  std::set<SmallWork*> small_works_{};  // running
+  class BackendWork;
+  std::set<StartedWork*> works_{};
   int tag_ = 0;
 };
 
-// A running sum keeps the group's connections open and needs its backend: it ends with them.
-class C10dGroup::SmallWork : public ProcessGroup::Work {
+// An operation that may outlive its group, which then ends it.
+class C10dGroup::StartedWork : public ProcessGroup::Work {
  public:
-  SmallWork(C10dGroup& group, const at::Tensor& tensor) : group_(group) {
-    sum_.emplace(group.backend(), tensor, group.next_tag());
-    group.small_works_.insert(this);
+  StartedWork(C10dGroup& group, const char* what) : group_(&group), what_(what) { group.works_.insert(this); }
+  ~StartedWork() override {
+    if (group_ != nullptr) group_->works_.erase(this);
   }
-  ~SmallWork() override { group_.small_works_.erase(this); }
-  void wait() override {
-    group_.backend();  // or it has been left
-    group_.guarded("for a sum", [&] { sum_->wait(); });
+  StartedWork(const StartedWork&) = delete;
+  StartedWork& operator=(const StartedWork&) = delete;
+
+  void wait() final {
+    if (group_ == nullptr)
+      throw DistributedError({.place = "ProcessGroup::Work::wait",
+                              .found = "the group of this operation has been destroyed",
+                              .wanted = "a group that exists until its operations are done"});
+    group_->backend();  // or it has been left
+    group_->guarded(what_, [&] { finish(Deadline(group_->options().timeout_s)); });
   }
-  void give_up() { sum_.reset(); }
+  // Releases what the operation needs of its group.
+  virtual void give_up() noexcept = 0;
+  void lose_group() noexcept {
+    give_up();
+    group_ = nullptr;
+  }
+
+ protected:
+  virtual void finish(const Deadline& deadline) = 0;
 
  private:
-  C10dGroup& group_;
+  C10dGroup* group_;
+  const char* what_;
+};
+
+// A running sum keeps the group's connections open and needs its backend: it ends with them.
+class C10dGroup::SmallWork final : public StartedWork {
+ public:
+  SmallWork(C10dGroup& group, const at::Tensor& tensor) : StartedWork(group, "for a sum") {
+    sum_.emplace(group.backend(), tensor, group.next_tag());
+  }
+  void give_up() noexcept override { sum_.reset(); }
+
+ private:
+  void finish(const Deadline& deadline) override { sum_->wait(deadline); }
+
   std::optional<DoublingSum> sum_;
 };
 
-struct C10dWork : ProcessGroup::Work {
-  C10dWork(C10dGroup& of, const char* what, WorkPointer started)
-      : group(of), what(what), work(std::move(started)) {}
-  void wait() override {
-    group.guarded(what, [&] { work->wait(); });
-  }
-  C10dGroup& group;
-  const char* what;
-  WorkPointer work;
+// The backend limits the wait itself: with another limit, one for a GPU would make the host wait.
+class C10dGroup::BackendWork final : public StartedWork {
+ public:
+  BackendWork(C10dGroup& group, const char* what, WorkPointer started)
+      : StartedWork(group, what), work_(std::move(started)) {}
+  void give_up() noexcept override { work_.reset(); }
+
+ private:
+  void finish(const Deadline&) override { work_->wait(); }
+
+  WorkPointer work_;
 };
+
+// Gloo tries five times to connect, each time for the whole timeout. All ranks have joined by then, so that a
+// connection takes a moment. Messages keep the timeout of the connection unless each has its own.
+C10dGroup::C10dGroup(const LaunchEnvironment& place, StorePointer store, const DistributedOptions& options,
+                     const Deadline& deadline)
+    : ProcessGroup(place.rank, place.size, place.local_rank, options),
+      store_(std::move(store)),
+      closing_message_(store_, place.rank, place.size) {
+  constexpr int kNumTries = 5;
+  constexpr std::chrono::milliseconds kLeast(1000);
+  guarded("to join", [&] {
+    meet(*store_, place, deadline);
+    auto gloo = c10d::ProcessGroupGloo::Options::create(std::max(deadline.left() / kNumTries, kLeast));
+    gloo->devices.push_back(network(address_among(*store_, place)));
+    backend_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, static_cast<int>(rank()),
+                                                           static_cast<int>(size()), std::move(gloo));
+    backend().setTimeout(milliseconds(options.timeout_s));
+  });
+}
 
 c10d::Backend& C10dGroup::backend() const {
   if (backend_) return *backend_;
@@ -235,6 +284,7 @@ C10dGroup::~C10dGroup() {
       of_devices->shutdown();
     } catch (const std::exception&) {  // there is nothing left to clean up
     }
+  for (StartedWork* const work : works_) work->lose_group();
 }
 
 // All ranks call this for the same tensors, and create a backend together.
@@ -242,14 +292,16 @@ c10d::Backend& C10dGroup::backend_of(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return backend();
   backend();  // or it has been left
   const at::DeviceType type = tensor.device().type();
-  auto& found = device_backends_[type];
-  if (!found)
-    found = make_device_backend(
-        type, {.store = c10::make_intrusive<c10d::PrefixStore>(c10::DeviceTypeName(type, true), store_),
-               .rank = static_cast<int>(rank()),
-               .size = static_cast<int>(size()),
-               .timeout = milliseconds(options().timeout_s)});
-  return *found;
+  auto found = device_backends_.find(type);
+  if (found == device_backends_.end()) {
+    auto store = c10::make_intrusive<c10d::PrefixStore>(c10::DeviceTypeName(type, true), store_);
+    auto made = make_device_backend(type, {.store = std::move(store),
+                                           .rank = static_cast<int>(rank()),
+                                           .size = static_cast<int>(size()),
+                                           .timeout = milliseconds(options().timeout_s)});
+    found = device_backends_.emplace(type, std::move(made)).first;
+  }
+  return *found->second;
 }
 
 // Starts an operation that LibTorch's flight recorder records. Operations on the CPU start without waiting
@@ -286,7 +338,7 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor
     std::vector<at::Tensor> tensors{tensor};
     if (tensor.is_cpu() && tensor.numel() > 0 && tensor.nbytes() <= DoublingSum::kLargest_bytes)
       return std::make_unique<SmallWork>(*this, tensor);
-    return std::make_unique<C10dWork>(
+    return std::make_unique<BackendWork>(
         *this, "for a sum", start_on(tensor, [&](c10d::Backend& to) { return to.allreduce(tensors); }));
   });
 }
@@ -297,7 +349,7 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor&
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return std::make_unique<C10dWork>(
+    return std::make_unique<BackendWork>(
         *this, kWhat, start_on(tensor, [&](c10d::Backend& to) { return to.broadcast(tensors, options); }));
   });
 }
@@ -305,23 +357,24 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor&
 void C10dGroup::exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) {
   guarded("for an exchange", [&] {
     std::vector<at::Tensor> to{mine}, from{theirs};
+    const Deadline deadline(options().timeout_s);
     const WorkPointer received = backend().recv(from, static_cast<int>(other), 0);
-    backend().send(to, static_cast<int>(other), 0)->wait();
-    received->wait();
+    backend().send(to, static_cast<int>(other), 0)->wait(deadline.left());
+    received->wait(deadline.left());
   });
 }
 
 void C10dGroup::send(const at::Tensor& tensor, std::int64_t to) {
   guarded("to send", [&] {
     std::vector<at::Tensor> tensors{tensor};
-    backend().send(tensors, static_cast<int>(to), 0)->wait();
+    backend().send(tensors, static_cast<int>(to), 0)->wait(milliseconds(options().timeout_s));
   });
 }
 
 void C10dGroup::receive(const at::Tensor& tensor, std::int64_t from) {
   guarded("to receive", [&] {
     std::vector<at::Tensor> tensors{tensor};
-    backend().recv(tensors, static_cast<int>(from), 0)->wait();
+    backend().recv(tensors, static_cast<int>(from), 0)->wait(milliseconds(options().timeout_s));
   });
 }
 
@@ -354,40 +407,75 @@ std::vector<std::string> C10dGroup::all_gather(const std::string& bytes) {
   });
 }
 
+// Each part happens even if one before it fails, as the message does when the store has gone.
 void C10dGroup::leave(const std::string& reason) noexcept {
   const BlockedPipeSignal block;
-  try {
-    if (!backend_) return;
-    closing_message_.leave(reason);
-    for (SmallWork* const work : small_works_) work->give_up();
-    backend_.reset();  // closes the connections
-    // otherwise a GPU would wait forever
-    for (const auto& [type, of_devices] : device_backends_) of_devices->abort();
-    device_backends_.clear();
-  } catch (const std::exception&) {
-    backend_ = nullptr;  // with the store, the others will notice by themselves
-  }
+  if (!backend_) return;
+  closing_message_.leave(reason);
+  for (const auto& [type, of_devices] : device_backends_) try {
+      of_devices->abort();             // otherwise a GPU would wait forever
+    } catch (const std::exception&) {  // the others will notice by themselves
+    }
+  for (StartedWork* const work : works_) work->give_up();
+  backend_.reset();  // closes the connections
+  device_backends_.clear();
 }
 
 }  // namespace
 
 std::shared_ptr<ProcessGroup> ProcessGroup::join(const LaunchEnvironment& place,
                                                  const DistributedOptions& options) {
-  return std::make_shared<C10dGroup>(place, open_store(place, options), options);
+  validate(options, "DistributedOptions");
+  const Deadline deadline(options.timeout_s);
+  const StorePointer store = open_store(place, options, deadline);
+  // A machine that stops answering in the middle must not hold up this one.
+  constexpr std::chrono::seconds kForError(3);
+  const BlockedPipeSignal block;  // for the thread
+  const auto group = answer_within(deadline.left() + kForError, [place, store, options, deadline] {
+    store->setTimeout(deadline.left());
+    auto joined = std::make_shared<C10dGroup>(place, store, options, deadline);
+    store->setTimeout(milliseconds(options.timeout_s));
+    return joined;
+  });
+  if (group) return *group;
+  throw DistributedError(
+      {.place = "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size),
+       .found = "it could not connect to all ranks within " + number_text(options.timeout_s) + " s",
+       .wanted = "all " + std::to_string(place.size) + " ranks, on machines that reach each other",
+       .remedy = "see the logs of the other ranks; GLOO_SOCKET_IFNAME names another network interface"});
 }
 
 std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::from_threads(std::int64_t size,
                                                                       const DistributedOptions& options) {
-  const auto store = c10::make_intrusive<c10d::HashStore>();
+  validate(options, "DistributedOptions");
+  if (size < 1)
+    throw ConfigError({.place = "ProcessGroup::from_threads",
+                       .found = "size is " + std::to_string(size),
+                       .wanted = "at least 1"});
+  const auto store = c10::make_intrusive<ThreadStore>();
   store->setTimeout(milliseconds(options.timeout_s));
+  const Deadline deadline(options.timeout_s);
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(size));
+  const auto join = [&](std::size_t i) {
+    const auto rank = static_cast<std::int64_t>(i);
+    const LaunchEnvironment place{.rank = rank, .size = size, .local_rank = rank, .local_size = size};
+    try {
+      groups[i] = std::make_shared<C10dGroup>(place, store, options, deadline);
+    } catch (...) {
+      store->give_up(std::current_exception());
+    }
+  };
   std::vector<std::thread> threads;  // each waits for the others
-  for (std::int64_t rank = 0; rank < size; ++rank)
-    threads.emplace_back([&, rank] {
-      const LaunchEnvironment place{.rank = rank, .size = size, .local_rank = rank, .local_size = size};
-      groups[static_cast<std::size_t>(rank)] = std::make_shared<C10dGroup>(place, store, options);
-    });
+  try {
+    while (threads.size() < groups.size()) threads.emplace_back(join, threads.size());
+  } catch (const std::system_error& error) {
+    store->give_up(std::make_exception_ptr(DistributedError(
+        {.place = "ProcessGroup::from_threads",
+         .found = "cannot start the thread of rank " + std::to_string(threads.size()) + ": " + error.what(),
+         .remedy = "use fewer ranks, or raise the limit (ulimit -u)"})));
+  }
   for (std::thread& thread : threads) thread.join();
+  if (store->error()) std::rethrow_exception(store->error());
   return groups;
 }
 

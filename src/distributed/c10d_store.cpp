@@ -5,9 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <future>
+#include <cmath>
 #include <memory>
-#include <thread>
+#include <mutex>
+#include <stdexcept>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -15,6 +16,7 @@
 
 #include "distributed/blocked_pipe_signal.h"
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 
 namespace kindling {
 namespace {
@@ -26,10 +28,16 @@ std::string text_at(c10d::Store& store, const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
+std::string claim_key(std::int64_t rank) { return "claim/" + std::to_string(rank); }
+std::string joined_key(std::int64_t rank) { return "joined/" + std::to_string(rank); }
 std::string left_key(std::int64_t rank) { return "left/" + std::to_string(rank); }
 std::string address_key(std::int64_t rank) { return "address/" + std::to_string(rank); }
 
-StorePointer store_of(const LaunchEnvironment& place, const DistributedOptions& options) {
+std::string text_of(const LaunchEnvironment& place) {
+  return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
+}
+
+StorePointer store_of(const LaunchEnvironment& place, const Deadline& deadline) {
   if (!place.store_file.empty())
     return c10::make_intrusive<c10d::FileStore>(place.store_file.string(), static_cast<int>(place.size));
   c10d::TCPStoreOptions tcp;
@@ -37,7 +45,7 @@ StorePointer store_of(const LaunchEnvironment& place, const DistributedOptions& 
   tcp.isServer = !place.has_agent_store && place.rank == 0;
   if (!place.has_agent_store) tcp.numWorkers = static_cast<std::size_t>(place.size);
   tcp.waitWorkers = false;
-  tcp.timeout = milliseconds(options.timeout_s);
+  tcp.timeout = deadline.left();
   return c10::make_intrusive<c10d::TCPStore>(place.master_address, tcp);
 }
 
@@ -77,7 +85,14 @@ std::string address_towards(const addrinfo& other) {
 }  // namespace
 
 std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(std::max(seconds * 1000, 1.)));
+  constexpr double kThirtyYears_ms = 1e12;  // more would overflow the clock
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::max(1., std::min(kThirtyYears_ms, seconds * 1000))));
+}
+
+std::chrono::milliseconds Deadline::left() const {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - std::chrono::steady_clock::now());
+  return std::max(left, std::chrono::milliseconds(1));
 }
 
 std::string first_sentence(std::string text) {
@@ -85,22 +100,63 @@ std::string first_sentence(std::string text) {
   return text.substr(0, std::min(text.find('\n'), text.find(". ")));
 }
 
-StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions& options) {
-  StorePointer store;
+// A client connects twice before it gives up, and a server that accepts without answering makes it wait
+// without a limit.
+StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions& options,
+                        const Deadline& deadline) {
   const BlockedPipeSignal block;  // for the thread of the server
+  std::string reason = "no answer for " + number_text(options.timeout_s) + " s";
+  bool is_port_in_use = false;
   try {
-    store = store_of(place, options);
-    store->setTimeout(milliseconds(options.timeout_s));
+    // A store that cannot be opened should say why, in the second before it counts as silent.
+    const auto store = answer_within(deadline.left() + std::chrono::seconds(1),
+                                     [place, deadline] { return store_of(place, deadline); });
+    // A launcher that restarts a group keeps its store.
+    if (store)
+      return c10::make_intrusive<c10d::PrefixStore>("kindling/" + std::to_string(place.restart_count),
+                                                    *store);
   } catch (const std::exception& error) {
-    throw DistributedError(
-        {.place = "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size),
-         .found = "the store at " + name_of_store(place) + " does not answer (" +
-                  first_sentence(error.what()) + ")",
-         .wanted = "an address that all ranks can reach, and a running rank 0",
-         .remedy = "check MASTER_ADDR and MASTER_PORT"});
+    reason = first_sentence(error.what());
+    is_port_in_use = std::string(error.what()).find("EADDRINUSE") != std::string::npos;
   }
-  // A launcher that restarts a group keeps its store.
-  return c10::make_intrusive<c10d::PrefixStore>("kindling/" + std::to_string(place.restart_count), store);
+  if (is_port_in_use)
+    throw DistributedError(
+        {.place = text_of(place),
+         .found = "port " + std::to_string(place.master_port) + " is in use (" + reason + ")",
+         .wanted = "a free port for the store, and one process with rank 0",
+         .remedy = "give each process a distinct rank, or set another MASTER_PORT"});
+  throw DistributedError(
+      {.place = text_of(place),
+       .found = "the store at " + name_of_store(place) + " does not answer (" + reason + ")",
+       .wanted = "an address that all ranks can reach, and a running rank 0",
+       .remedy = "check MASTER_ADDR and MASTER_PORT"});
+}
+
+// The ranks of torchrun's agent are distinct, and programs that it runs one after the other find the entries
+// of the former one in its store.
+void meet(c10d::Store& store, const LaunchEnvironment& place, const Deadline& deadline) {
+  if (store.add(claim_key(place.rank), 1) > 1 && !place.has_agent_store)
+    throw DistributedError(
+        {.place = text_of(place),
+         .found = "another process has already joined as rank " + std::to_string(place.rank),
+         .wanted = "one process for each rank, and a store that no other run uses",
+         .remedy = "give each process a distinct rank"});
+  store.set(joined_key(place.rank), bytes_of("1"));  // wakes those that wait, as add() does not in all stores
+  std::vector<std::string> keys;
+  for (std::int64_t rank = 0; rank < place.size; ++rank) keys.push_back(joined_key(rank));
+  const auto limit = deadline.left();
+  try {
+    store.wait(keys, limit);
+  } catch (const std::exception&) {
+    for (std::int64_t rank = 0; rank < place.size; ++rank)
+      if (!store.check({joined_key(rank)}))
+        throw DistributedError({.place = text_of(place),
+                                .found = "rank " + std::to_string(rank) + " has not joined within " +
+                                         number_text(std::round(limit.count() / 100.) / 10) + " s",
+                                .wanted = "all " + std::to_string(place.size) + " ranks",
+                                .remedy = "see the log of that rank"});
+    throw;
+  }
 }
 
 // Returns this machine's address on the route to the store's machine. The latter may resolve its own name
@@ -120,20 +176,46 @@ std::string address_among(c10d::Store& store, const LaunchEnvironment& place) {
   return own;
 }
 
-void ClosingMessage::leave(const std::string& reason) {
-  if (is_reachable_) store_->set(left_key(rank_), bytes_of(reason));
+void ThreadStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
+  std::unique_lock lock(m_);
+  const auto are_set = [&] {
+    return std::ranges::all_of(keys, [&](const auto& key) { return map_.contains(key); });
+  };
+  const bool is_over = cv_.wait_for(lock, timeout, [&] { return error_ || are_set(); });
+  if (!is_over || error_) throw std::runtime_error(error_ ? "it could not join" : "timeout");
+}
+
+void ThreadStore::give_up(std::exception_ptr error) {
+  const std::lock_guard lock(m_);
+  if (!error_) error_ = std::move(error);
+  cv_.notify_all();
 }
 
 // If the network connection to the store is cut, a request blocks for as long as TCP retries, a quarter of an
-// hour. It is made from a detached thread with a shorter timeout.
-std::string ClosingMessage::of_others() {
+// hour.
+template <class Call>
+std::string ClosingMessage::ask(Call call) noexcept {
   if (!is_reachable_) return {};
-  std::packaged_task<std::string()> ask(
-      [store = store_, rank = rank_, size = size_] { return reasons_in(*store, rank, size); });
-  std::future<std::string> answer = ask.get_future();
-  std::thread(std::move(ask)).detach();
-  is_reachable_ = answer.wait_for(longest_answer_) == std::future_status::ready;
-  return is_reachable_ ? answer.get() : "";
+  is_reachable_ = false;
+  try {
+    if (auto answer = answer_within(longest_answer_, std::move(call))) {
+      is_reachable_ = true;
+      return *std::move(answer);
+    }
+  } catch (const std::exception&) {  // it is gone, or the system has no more threads
+  }
+  return {};
+}
+
+void ClosingMessage::leave(const std::string& reason) noexcept {
+  ask([store = store_, rank = rank_, reason] {
+    store->set(left_key(rank), bytes_of(reason));
+    return std::string();
+  });
+}
+
+std::string ClosingMessage::of_others() noexcept {
+  return ask([store = store_, rank = rank_, size = size_] { return reasons_in(*store, rank, size); });
 }
 
 std::string address_towards(const std::string& host, std::uint16_t port) {

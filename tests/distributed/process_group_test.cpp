@@ -3,17 +3,23 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <barrier>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
+#include "distributed/device_backends.h"
 #include "kindling/base/error.h"
 #include "support/rank_threads.h"
 #include "support/scratch.h"
@@ -272,6 +278,175 @@ TEST(ProcessGroup, TreatsASilentRankAsLostAfterTheTimeout) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   groups[0]->leave("");
   EXPECT_THROW(groups[0]->barrier(), DistributedError);
+}
+
+// --- Limits of waits ---
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+LaunchEnvironment place_in(const std::filesystem::path& store, std::int64_t rank, std::int64_t size) {
+  return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .store_file = store};
+}
+
+std::string error_of_join(const LaunchEnvironment& place, double timeout_s) {
+  try {
+    ProcessGroup::join(place, {.timeout_s = timeout_s});
+  } catch (const DistributedError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(ProcessGroup, RefusesASecondProcessWithTheSameRankAtOnce) {
+  const Scratch scratch;
+  std::vector<std::shared_ptr<ProcessGroup>> groups(2);
+  std::thread second([&] { groups[1] = ProcessGroup::join(place_in(scratch / "store", 1, 2)); });
+  groups[0] = ProcessGroup::join(place_in(scratch / "store", 0, 2));
+  second.join();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(error_of_join(place_in(scratch / "store", 1, 2), 10),
+            "rank 1 of 2: another process has already joined as rank 1; expected: one process for each rank, "
+            "and a store that no other run uses; give each process a distinct rank");
+  EXPECT_LT(seconds_since(start), 5);
+  on_ranks(groups, [](ProcessGroup& group) { EXPECT_NO_THROW(group.barrier()); });
+}
+
+TEST(ProcessGroup, NamesARankThatDoesNotJoin) {
+  const Scratch scratch;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(
+      error_of_join(place_in(scratch / "store", 1, 3), 0.2),
+      "rank 1 of 3: rank 0 has not joined within 0.2 s; expected: all 3 ranks; see the log of that rank");
+  EXPECT_LT(seconds_since(start), 5.2);
+}
+
+// Like the store of a rank 0 that is stopped: the system accepts connections for it.
+TEST(ProcessGroup, DoesNotWaitForASilentStoreWhenItJoins) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_TRUE(::bind(listener, any, size) == 0 && ::listen(listener, 4) == 0 &&
+              ::getsockname(listener, any, &size) == 0);
+  const LaunchEnvironment place{
+      .rank = 1, .size = 2, .master_address = "127.0.0.1", .master_port = ntohs(address.sin_port)};
+  const auto start = std::chrono::steady_clock::now();
+  const std::string error = error_of_join(place, 0.2);
+  EXPECT_LT(seconds_since(start), 5.2);
+  EXPECT_NE(error.find("does not answer"), std::string::npos) << error;
+  LaunchEnvironment server = place;
+  server.rank = 0;
+  const std::string in_use = error_of_join(server, 0.2);
+  EXPECT_NE(in_use.find("is in use"), std::string::npos) << in_use;
+  ::close(listener);
+}
+
+// Connections have a fifth of the timeout, and at least a second, which is the time in question here.
+TEST(ProcessGroup, MayWaitLongerThanForAConnection) {
+  auto groups = ProcessGroup::from_threads(2, {.timeout_s = 5});
+  on_ranks(groups, [](ProcessGroup& group) {
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    const at::Tensor small = at::ones({5}), large = at::ones({150'000}), text = at::ones({5});
+    const auto sum = group.start_all_reduce(small), large_sum = group.start_all_reduce(large);
+    group.rank() == 0 ? group.receive(text, 1) : group.send(text, 0);
+    sum->wait();
+    large_sum->wait();
+  });
+}
+
+// --- The end of groups and works ---
+
+TEST(ProcessGroup, OfOneRankMakesAllCollectives) {
+  on_ranks(1, [](ProcessGroup& group) {
+    for (const std::int64_t count : {1, 1000, 150'000}) {
+      const at::Tensor tensor = at::full({count}, 3.);
+      group.all_reduce(tensor);
+      group.start_broadcast(tensor, 0)->wait();
+      EXPECT_TRUE(tensor.eq(3).all().item<bool>()) << count;
+    }
+    group.barrier();
+    EXPECT_EQ(group.all_gather("alone"), std::vector<std::string>{"alone"});
+  });
+}
+
+TEST(ProcessGroup, WorksMayOutliveIt) {
+  for (const std::int64_t size : {1, 2}) {
+    auto groups = ProcessGroup::from_threads(size, {.timeout_s = 60});
+    std::vector<std::unique_ptr<ProcessGroup::Work>> works;
+    works.push_back(groups[0]->start_all_reduce(at::ones({5})));
+    works.push_back(groups[0]->start_all_reduce(at::ones({7})));
+    if (size == 1) works.push_back(groups[0]->start_all_reduce(at::ones({150'000})));
+    if (size == 1) works.push_back(groups[0]->start_broadcast(at::ones({5}), 0));
+    works.erase(works.begin());  // one is given up before
+    groups.clear();
+    for (const auto& work : works) EXPECT_THROW(work->wait(), DistributedError) << size;
+  }
+}
+
+TEST(ProcessGroup, OfThreadsRethrowsTheirErrors) {
+  ::setenv("GLOO_SOCKET_IFNAME", "nonexistent0", 1);
+  try {
+    ProcessGroup::from_threads(3, {.timeout_s = 60});
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("environment variable GLOO_SOCKET_IFNAME: it is \"nonexistent0\""), std::string::npos)
+        << text;
+  }
+  ::unsetenv("GLOO_SOCKET_IFNAME");
+  EXPECT_THROW(ProcessGroup::from_threads(2, {.timeout_s = -1}), ConfigError);
+  EXPECT_THROW(ProcessGroup::from_threads(0), ConfigError);
+}
+
+// For tensors without memory.
+struct FakeBackend : c10d::Backend {
+  FakeBackend(int& num_aborted, bool can_abort)
+      : Backend(0, 1), num_aborted(num_aborted), can_abort(can_abort) {}
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>&, const c10d::BroadcastOptions&) override {
+    return c10::make_intrusive<c10d::Work>();
+  }
+  void abort() override {
+    ++num_aborted;
+    if (!can_abort) throw std::runtime_error("no");
+  }
+  int& num_aborted;
+  bool can_abort;
+};
+
+at::Tensor tensor_on(c10::DeviceType type, c10::DispatchKey key) {
+  return at::Tensor(c10::make_intrusive<c10::TensorImpl>(
+      c10::DispatchKeySet(key), caffe2::TypeMeta::Make<float>(), c10::Device(type, 0)));
+}
+
+// Otherwise a GPU would wait forever for ranks that have ended.
+TEST(ProcessGroup, AbortsAllDevicesWhenItIsLeftEvenWithoutItsStore) {
+  const Scratch scratch;
+  static int num_aborted = 0;  // the backends stay registered
+  const auto backend = [&](bool can_abort) {
+    return
+        [can_abort](const BackendPlace&) { return c10::make_intrusive<FakeBackend>(num_aborted, can_abort); };
+  };
+  register_device_backend(at::kXLA, backend(false));  // before the next one in the order of devices
+  register_device_backend(at::kHPU, backend(true));
+  const auto group = ProcessGroup::join(place_in(scratch / "store", 0, 1), {.timeout_s = 5});
+  group->start_broadcast(tensor_on(at::kXLA, c10::DispatchKey::XLA), 0);
+  group->start_broadcast(tensor_on(at::kHPU, c10::DispatchKey::HPU), 0);
+  std::filesystem::remove(scratch / "store");
+  std::filesystem::create_directory(scratch / "store");  // cannot be opened as a file
+  group->leave("the end");
+  EXPECT_EQ(num_aborted, 2);
+  EXPECT_THROW(group->barrier(), DistributedError);
+  std::filesystem::remove(scratch / "store");
+}
+
+TEST(ProcessGroup, EndsAfterADeviceWithoutABackend) {
+  const auto group = ProcessGroup::from_threads(1).front();
+  EXPECT_THROW(group->start_broadcast(tensor_on(at::kIPU, c10::DispatchKey::IPU), 0), DistributedError);
+  group->leave("no backend");
 }
 
 }  // namespace

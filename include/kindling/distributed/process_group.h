@@ -38,6 +38,8 @@ struct DistributedOptions {
 // is queued). Uses c10d, the library behind Python's torch.distributed: Gloo for tensors in host memory, NCCL
 // for those of CUDA. Used from one thread.
 //
+// Work that outlives its group throws DistributedError when it is waited for.
+//
 // A rank that is gone, or silent for longer than the timeout, causes a DistributedError in all others. After
 // such an error the group cannot be used any more.
 class KINDLING_API ProcessGroup {
@@ -45,13 +47,15 @@ class KINDLING_API ProcessGroup {
   // Joins the processes that a launcher has started: torchrun, srun, mpirun, `kindling fit` with
   // num_processes, or any that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Call it once, early; it
   // returns when all ranks have joined. Returns nullptr if this process trains alone. Throws ConfigError for
-  // variables that cannot be used, and DistributedError if the others do not join within the timeout.
+  // variables that cannot be used, and DistributedError if the others do not join within the timeout, or if
+  // another process has the same rank.
   //
   // The store at MASTER_PORT has no authentication: use a trusted network.
   static std::shared_ptr<ProcessGroup> from_environment(const DistributedOptions& options = {});
   static std::shared_ptr<ProcessGroup> join(const LaunchEnvironment& place,
                                             const DistributedOptions& options = {});
   // Returns a group, by rank, whose members are threads of this process; use each from one thread. For tests.
+  // Throws the error of a rank that cannot join.
   static std::vector<std::shared_ptr<ProcessGroup>> from_threads(std::int64_t size,
                                                                  const DistributedOptions& options = {});
   [[deprecated("use from_threads()")]] static std::vector<std::shared_ptr<ProcessGroup>> of_threads(
