@@ -14,7 +14,7 @@ namespace kindling {
 struct RandomCropOptions {
   std::optional<std::array<std::int64_t, 2>> size{};
   std::int64_t padding = 0;
-  double fill = 0;
+  double fill = 0, mask_fill = 0;
   std::string padding_mode = "constant";
 
   static constexpr auto fields = kindling::fields(
@@ -23,13 +23,15 @@ struct RandomCropOptions {
       kindling::field("padding", &RandomCropOptions::padding,
                       {.doc = "pixels added to each side before the crop", .min = 0}),
       kindling::field("fill", &RandomCropOptions::fill, {.doc = "value of added pixels"}),
+      kindling::field("mask_fill", &RandomCropOptions::mask_fill,
+                      {.doc = "value of pixels that are added to masks and target images"}),
       kindling::field("padding_mode", &RandomCropOptions::padding_mode,
                       {.doc = "added pixels: the value of fill, the nearest pixel or the mirror image",
                        .choices = "constant|edge|reflect"}));
 };
 
 // Cuts [size] out of the padded image, at a position that is uniform over all whole pixels (torchvision's
-// RandomCrop). Random numbers: top, left.
+// RandomCrop), and the same part of masks. Random numbers: top, left.
 class KINDLING_API RandomCrop : public Transform {
  public:
   // Throws ConfigError if `size` is missing or an option is out of range.
@@ -65,7 +67,8 @@ struct RandomResizedCropOptions {
 
 // Cuts a rectangle of random area and aspect ratio out of the image and resizes it bilinearly to [size], as
 // torchvision's RandomResizedCrop does: of ten random rectangles, the first that fits into the image, else
-// the largest central one within `ratio`. Random numbers: ten areas, ten ratios, top, left.
+// the largest central one within `ratio`. Integer masks take the nearest pixel, as Resize does. Random
+// numbers: ten areas, ten ratios, top, left.
 class KINDLING_API RandomResizedCrop : public Transform {
  public:
   // Throws ConfigError if `size` is missing, an option is out of range or a range is reversed.
@@ -88,7 +91,8 @@ struct ResizeOptions {
                       {.doc = "average over all pixels when shrinking, as PIL does"}));
 };
 
-// Resizes images bilinearly to [size]. Deterministic.
+// Resizes images bilinearly to [size]. Deterministic. Of masks of integers and booleans it takes the nearest
+// pixel, by the centres of the pixels as PIL does (PyTorch's "nearest-exact").
 class KINDLING_API Resize : public Transform {
  public:
   // Throws ConfigError if `size` is missing or out of range.

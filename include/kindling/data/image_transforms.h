@@ -45,7 +45,7 @@ struct RandomHorizontalFlipOptions {
       "p", &RandomHorizontalFlipOptions::p, {.doc = "probability of a mirrored image", .min = 0, .max = 1}));
 };
 
-// Mirrors an image left to right if its random number is less than p.
+// Mirrors an image left to right, with its masks, if its random number is less than p.
 class KINDLING_API RandomHorizontalFlip : public Transform {
  public:
   explicit RandomHorizontalFlip(RandomHorizontalFlipOptions options = {});
@@ -61,7 +61,7 @@ struct RandomAffineOptions {
   std::array<double, 2> translate{0, 0};
   std::array<double, 2> scale{1, 1};
   std::string interpolation = "nearest";
-  double fill = 0;
+  double fill = 0, mask_fill = 0;
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
@@ -76,11 +76,14 @@ struct RandomAffineOptions {
                       {.doc = "smallest and largest magnification", .min = 0, .min_excluded = true}),
       kindling::field("interpolation", &RandomAffineOptions::interpolation,
                       {.doc = "how values between pixels are computed", .choices = "nearest|bilinear"}),
-      kindling::field("fill", &RandomAffineOptions::fill, {.doc = "value of pixels from outside the image"}));
+      kindling::field("fill", &RandomAffineOptions::fill, {.doc = "value of pixels from outside the image"}),
+      kindling::field("mask_fill", &RandomAffineOptions::mask_fill,
+                      {.doc = "value of pixels of masks and target images from outside"}));
 };
 
 // Rotates and scales images around their centre, then shifts them by whole pixels (torchvision's RandomAffine
-// without shear). Random numbers: angle, shift along x, shift along y, scale.
+// without shear); masks alike, integers by the nearest pixel. Random numbers: angle, shift along x, shift
+// along y, scale.
 class KINDLING_API RandomAffine : public Transform {
  public:
   // Throws ConfigError if an option is out of range or a range is reversed.
@@ -109,8 +112,8 @@ struct RandomErasingOptions {
 };
 
 // Overwrites a random rectangle (cutout; torchvision's RandomErasing): of ten random ones, the first that is
-// smaller than the image; nothing if none is. Random numbers: ten areas, ten ratios, top, left, whether to
-// erase.
+// smaller than the image; nothing if none is. Masks stay as they are. Random numbers: ten areas, ten ratios,
+// top, left, whether to erase.
 class KINDLING_API RandomErasing : public Transform {
  public:
   // Throws ConfigError if an option is out of range or a range is reversed.

@@ -14,6 +14,13 @@ namespace kindling {
 // Changes a batch on its device with LibTorch's operators: normalization, augmentation. The first tensor of
 // the batch is images, floating-point [batch, channels, height, width]; labels, if any, are the last tensor.
 //
+// Transforms that move pixels (crops, resizing, mirror images, affine maps, mix_up, cut_mix) move those of
+// every other tensor [batch, …, height, width] with the height and width of the images, too, with the same
+// random numbers: masks, target images, second images. Floating-point values are interpolated as those of the
+// images; integers and booleans are those of the nearest pixel. Tensors [batch] and [batch, values] have no
+// pixels and stay as they are. Any other tensor is refused: its pixels would no longer fit the images.
+// Transforms that change values only (normalize, color_jitter, random_erasing) change the images alone.
+//
 // Random decisions come from `uniforms`, which the caller makes from the identity of each sample. A sample's
 // result then depends neither on the batch it is in nor on a generator of the device. Implementations must
 // not read a tensor on the host, because that makes the host wait in every step.

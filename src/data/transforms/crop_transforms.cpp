@@ -19,28 +19,37 @@ std::string pixels_text(std::int64_t height, std::int64_t width) {
   return std::to_string(height) + " x " + std::to_string(width);
 }
 
-at::Tensor padded(const at::Tensor& images, const RandomCropOptions& options) {
-  const std::int64_t p = options.padding;
-  if (p == 0) return images;
-  const std::string& mode = options.padding_mode;
-  if (mode == "constant") return at::constant_pad_nd(images, {p, p, p, p}, options.fill);
-  if (mode == "reflect" && p >= std::min(images.size(2), images.size(3)))
+void check_padding(const at::Tensor& images, const RandomCropOptions& options) {
+  const std::int64_t height = images.size(2), width = images.size(3), p = options.padding;
+  if (options.padding_mode == "reflect" && p >= std::min(height, width))
     throw DataError({.place = "random_crop",
-                     .found = "the images have " + pixels_text(images.size(2), images.size(3)) +
-                              " pixels, and padding is " + std::to_string(p),
+                     .found = "the images have " + pixels_text(height, width) + " pixels, and padding is " +
+                              std::to_string(p),
                      .wanted = "with padding_mode = \"reflect\", padding smaller than the images"});
-  return at::pad(images, {p, p, p, p}, mode == "edge" ? "replicate" : "reflect");
+  const auto& size = *options.size;
+  if (height + 2 * p >= size[0] && width + 2 * p >= size[1]) return;
+  throw DataError(
+      {.place = "random_crop",
+       .found = "the images have " + pixels_text(height + 2 * p, width + 2 * p) + " pixels with padding",
+       .wanted = "at least the crop, " + pixels_text(size[0], size[1]),
+       .remedy = "a smaller size or more padding"});
 }
 
-// Returns the crops of images [batch, channels, …], whose corners are `top` and `left`, integers [batch].
-at::Tensor crops_at(const at::Tensor& images, const at::Tensor& top, const at::Tensor& left,
-                    const std::array<std::int64_t, 2>& size) {
-  const std::int64_t batch = images.size(0), channels = images.size(1), width = images.size(3);
-  const at::Tensor rows = top.view({-1, 1, 1}) + positions(size[0], {1, size[0], 1}, top);
-  const at::Tensor columns = left.view({-1, 1, 1}) + positions(size[1], {1, 1, size[1]}, left);
-  const at::Tensor pixels =
-      (rows * width + columns).view({batch, 1, size[0] * size[1]}).expand({-1, channels, -1});
-  return images.flatten(2).gather(2, pixels).view({batch, channels, size[0], size[1]});
+// Where the pixels of a crop come from along one axis: `index`, int64 [batch, out], of an image with `in`
+// pixels, and which of them are of the constant padding, bool [batch, out].
+struct CropAxis {
+  at::Tensor index, is_padding;
+};
+
+// `uniforms`: [batch], of the position of the crop. Padding by index works for masks of every dtype.
+CropAxis crop_axis(const at::Tensor& uniforms, std::int64_t in, std::int64_t out,
+                   const RandomCropOptions& options) {
+  const at::Tensor first = uniform_index(uniforms, in + 2 * options.padding - out + 1).to(at::kLong);
+  const at::Tensor index = first.view({-1, 1}) + positions(out, {1, out}, first) - options.padding;
+  const std::int64_t last = in - 1;
+  if (options.padding_mode == "reflect")  // 2·last - i after the last pixel
+    return {.index = last - (last - index.abs()).abs(), .is_padding = {}};
+  return {.index = index.clamp(0, last), .is_padding = (index < 0) | (index > last)};
 }
 
 // One axis of crops: the first pixel and the number of pixels, [batch], of an image with `in` pixels.
@@ -105,6 +114,23 @@ at::Tensor resized(const at::Tensor& images, const Axis& rows, const Axis& colum
   return weighted_rows(wide, resize_taps(columns, antialias), columns.out).permute({0, 2, 3, 1}).contiguous();
 }
 
+// Returns the pixels whose centres are nearest to those of the resized crop, int64 [batch, out].
+at::Tensor nearest_pixels(const Axis& axis) {
+  const at::Tensor length = axis.length.to(at::kLong).view({-1, 1});
+  const at::Tensor half_pixels = positions(axis.out, {1, axis.out}, length) * 2 + 1;
+  return axis.first.to(at::kLong).view({-1, 1}) + (half_pixels * length).div(2 * axis.out, "floor");
+}
+
+at::Tensor grid_of(const at::Tensor& rows, const at::Tensor& columns, std::int64_t width) {
+  return rows.unsqueeze(2) * width + columns.unsqueeze(1);
+}
+
+// The whole of an axis, for all samples.
+Axis whole_axis(std::int64_t in, std::int64_t out, const at::Tensor& images) {
+  const auto options = images.options().dtype(at::kLong);
+  return {.first = at::zeros({1}, options), .length = at::full({1}, in, options), .in = in, .out = out};
+}
+
 // Returns the largest central box within the ratios, as torchvision does: height, width.
 std::array<std::int64_t, 2> central_box(std::int64_t height, std::int64_t width,
                                         const std::array<double, 2>& ratio) {
@@ -123,18 +149,23 @@ RandomCrop::RandomCrop(RandomCropOptions options) : options_(std::move(options))
 }
 
 Batch RandomCrop::apply(Batch batch, const at::Tensor& uniforms) const {
-  const at::Tensor images = padded(checked_images(*this, "random_crop", batch, uniforms), options_);
-  const auto& size = *options_.size;
-  const std::int64_t rows = images.size(2) - size[0] + 1, columns = images.size(3) - size[1] + 1;
-  if (rows < 1 || columns < 1)
-    throw DataError(
-        {.place = "random_crop",
-         .found = "the images have " + pixels_text(images.size(2), images.size(3)) + " pixels with padding",
-         .wanted = "at least the crop, " + pixels_text(size[0], size[1]),
-         .remedy = "a smaller size or more padding"});
-  const at::Tensor top = uniform_index(uniform_column(uniforms, 0), rows).to(at::kLong);
-  const at::Tensor left = uniform_index(uniform_column(uniforms, 1), columns).to(at::kLong);
-  batch.tensors().front() = crops_at(images, top, left, size);
+  const at::Tensor images = checked_images(*this, "random_crop", batch, uniforms);
+  check_padding(images, options_);
+  const auto [height, width] = *options_.size;
+  const CropAxis rows = crop_axis(uniform_column(uniforms, 0), images.size(2), height, options_);
+  const CropAxis columns = crop_axis(uniform_column(uniforms, 1), images.size(3), width, options_);
+  const at::Tensor index = grid_of(rows.index, columns.index, images.size(3));
+  const bool has_fill = options_.padding > 0 && options_.padding_mode == "constant";
+  const auto cropped = [&](const at::Tensor& pixels, double fill) {
+    at::Tensor crops = pixels_at(pixels, index);
+    if (!has_fill) return crops;
+    return crops.masked_fill_((rows.is_padding.unsqueeze(2) | columns.is_padding.unsqueeze(1)).unsqueeze(1),
+                              fill);
+  };
+  batch = move_masks("random_crop", std::move(batch), [&](const at::Tensor& mask) {
+    return cropped(mask, has_fill ? checked_fill("random_crop", mask, options_.mask_fill) : 0);
+  });
+  batch.tensors().front() = cropped(images, options_.fill);
   return batch;
 }
 
@@ -160,7 +191,14 @@ Batch RandomResizedCrop::apply(Batch batch, const at::Tensor& uniforms) const {
                   or_central(boxes.height, central_height), height, (*options_.size)[0]};
   const Axis columns{or_central(boxes.left, (width - central_width) / 2),
                      or_central(boxes.width, central_width), width, (*options_.size)[1]};
-  batch.tensors().front() = resized(images, rows, columns, options_.antialias);
+  const auto resize = [&](const at::Tensor& pixels) {
+    return resized(pixels, rows, columns, options_.antialias);
+  };
+  batch = move_masks("random_resized_crop", std::move(batch), [&](const at::Tensor& mask) {
+    if (mask.is_floating_point()) return resize(mask);
+    return pixels_at(mask, grid_of(nearest_pixels(rows), nearest_pixels(columns), width));
+  });
+  batch.tensors().front() = resize(images);
   return batch;
 }
 
@@ -171,8 +209,18 @@ Resize::Resize(ResizeOptions options) : options_(std::move(options)) {
 
 Batch Resize::apply(Batch batch, const at::Tensor& uniforms) const {
   const at::Tensor images = checked_images(*this, "resize", batch, uniforms);
-  batch.tensors().front() = options_.antialias ? at::_upsample_bilinear2d_aa(images, *options_.size, false)
-                                               : at::upsample_bilinear2d(images, *options_.size, false);
+  const auto resize = [&](const at::Tensor& pixels) {
+    return options_.antialias ? at::_upsample_bilinear2d_aa(pixels, *options_.size, false)
+                              : at::upsample_bilinear2d(pixels, *options_.size, false);
+  };
+  batch = move_masks("resize", std::move(batch), [&](const at::Tensor& mask) {
+    if (mask.is_floating_point()) return resize(mask);
+    const std::int64_t height = images.size(2), width = images.size(3);
+    const at::Tensor rows = nearest_pixels(whole_axis(height, (*options_.size)[0], images));
+    const at::Tensor columns = nearest_pixels(whole_axis(width, (*options_.size)[1], images));
+    return pixels_at(mask, grid_of(rows, columns, width));
+  });
+  batch.tensors().front() = resize(images);
   return batch;
 }
 

@@ -44,6 +44,31 @@ at::Tensor source_grid(const at::Tensor& uniforms, const RandomAffineOptions& op
                    3);
 }
 
+// The numbers of at::grid_sampler for its modes.
+constexpr std::int64_t kBilinear = 0, kNearest = 1;
+
+// Returns the pixels that the grid points to. Pixels from outside the image become `fill`.
+at::Tensor sampled(const at::Tensor& pixels, const at::Tensor& grid, std::int64_t mode, double fill) {
+  const at::Tensor moved = at::grid_sampler_2d(fill != 0 ? pixels - fill : pixels, grid, mode,
+                                               /*padding_mode=*/0, /*align_corners=*/false);
+  return fill != 0 ? moved + fill : moved;
+}
+
+// Returns the nearest pixels for values of any dtype. The sampler finds rows and columns instead of values,
+// which it could not hold exactly; the mask then has its pixels from where the images have theirs, at ties
+// between two pixels, too. Row and column 0 are outside the image.
+at::Tensor sampled_nearest(const at::Tensor& pixels, const at::Tensor& grid, double fill) {
+  const std::int64_t height = pixels.size(2), width = pixels.size(3);
+  const at::Tensor exact = grid.element_size() < 4 ? grid.to(at::kFloat) : grid;
+  const at::Tensor rows = positions(height, {height, 1}, exact).expand({height, width});
+  const at::Tensor columns = positions(width, {1, width}, exact).expand({height, width});
+  const at::Tensor from_one = at::stack({rows, columns}).add_(1).expand({pixels.size(0), 2, height, width});
+  const at::Tensor found = sampled(from_one, exact, kNearest, 0).to(at::kLong);
+  const at::Tensor row = found.select(1, 0), column = found.select(1, 1);
+  const at::Tensor index = ((row - 1) * width + column - 1).clamp_min(0);
+  return pixels_at(pixels, index).masked_fill_((row == 0).unsqueeze(1), fill);
+}
+
 }  // namespace
 
 Normalize::Normalize(NormalizeOptions options) {
@@ -77,7 +102,9 @@ RandomHorizontalFlip::RandomHorizontalFlip(RandomHorizontalFlipOptions options) 
 Batch RandomHorizontalFlip::apply(Batch batch, const at::Tensor& uniforms) const {
   const at::Tensor images = checked_images(*this, "random_horizontal_flip", batch, uniforms);
   const at::Tensor flips = per_image(uniform_column(uniforms, 0) < options_.p);
-  batch.tensors().front() = at::where(flips, images.flip({3}), images);
+  const auto flipped = [&](const at::Tensor& pixels) { return at::where(flips, pixels.flip({3}), pixels); };
+  batch = move_masks("random_horizontal_flip", std::move(batch), flipped);
+  batch.tensors().front() = flipped(images);
   return batch;
 }
 
@@ -91,12 +118,14 @@ Batch RandomAffine::apply(Batch batch, const at::Tensor& uniforms) const {
   const at::Tensor images = checked_images(*this, "random_affine", batch, uniforms);
   const at::Tensor grid =
       source_grid(uniforms, options_, images.size(2), images.size(3), images.scalar_type());
-  // The numbers of at::grid_sampler: bilinear 0, nearest 1; zeros outside 0. Outside pixels become `fill`.
-  const std::int64_t mode = options_.interpolation == "nearest" ? 1 : 0;
-  const bool has_fill = options_.fill != 0;
-  const at::Tensor moved = at::grid_sampler_2d(has_fill ? images - options_.fill : images, grid, mode, 0,
-                                               /*align_corners=*/false);
-  batch.tensors().front() = has_fill ? moved + options_.fill : moved;
+  const std::int64_t mode = options_.interpolation == "nearest" ? kNearest : kBilinear;
+  batch = move_masks("random_affine", std::move(batch), [&](const at::Tensor& mask) {
+    const double fill = checked_fill("random_affine", mask, options_.mask_fill);
+    return mode == kNearest || !mask.is_floating_point()
+               ? sampled_nearest(mask, grid, fill)
+               : sampled(mask, grid.to(mask.scalar_type()), mode, fill);
+  });
+  batch.tensors().front() = sampled(images, grid, mode, options_.fill);
   return batch;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "data/transforms/device_constant.h"
@@ -35,11 +36,19 @@ at::Tensor partners(const at::Tensor& order) {
   return at::empty_like(sorted).scatter_(0, sorted, sorted.roll(-1));
 }
 
+// Returns weight · sample + (1 - weight) · partner.
+at::Tensor mixed(const at::Tensor& samples, const at::Tensor& partner, const at::Tensor& weight) {
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(samples.dim()), 1);
+  shape[0] = -1;
+  const at::Tensor of_sample = weight.view(shape).to(samples.scalar_type());
+  return samples * of_sample + samples.index_select(0, partner) * (1 - of_sample);
+}
+
+// Returns the mixed labels. Masks as labels are mixed with their images before.
 at::Tensor mixed_labels(const Batch& batch, const at::Tensor& partner, const at::Tensor& weight,
                         std::int64_t num_classes, const char* place) {
-  const at::Tensor labels = label_probabilities(batch.labels(), num_classes, place);
-  const at::Tensor of_sample = weight.view({-1, 1}).to(labels.scalar_type());
-  return labels * of_sample + labels.index_select(0, partner) * (1 - of_sample);
+  if (batch.labels().dim() >= 3) return batch.labels();
+  return mixed(label_probabilities(batch.labels(), num_classes, place), partner, weight);
 }
 
 // One axis of the pasted rectangles, [batch]: the first pixel and the one after the last.
@@ -153,9 +162,18 @@ Batch MixUp::apply(Batch batch, const at::Tensor& uniforms) const {
   const at::Tensor images = checked_images(*this, "mix_up", batch, uniforms);
   const at::Tensor partner = partners(uniform_column(uniforms, 0));
   const at::Tensor weight = (*weights_)(uniform_column(uniforms, 1));
+  batch = move_masks("mix_up", std::move(batch), [&](const at::Tensor& mask) {
+    if (!mask.is_floating_point())
+      throw DataError(
+          {.place = "mix_up",
+           .found = std::string("a mask of the batch has the dtype ") + c10::toString(mask.scalar_type()),
+           .wanted = "floating-point masks, because class numbers have no mean",
+           .remedy = "use cut_mix, or convert the mask to probabilities [batch, classes, height, "
+                     "width] in the data module"});
+    return mixed(mask, partner, weight);
+  });
   const at::Tensor labels = mixed_labels(batch, partner, weight, options_.num_classes, "mix_up");
-  const at::Tensor of_sample = per_image(weight).to(images.scalar_type());
-  batch.tensors().front() = images * of_sample + images.index_select(0, partner) * (1 - of_sample);
+  batch.tensors().front() = mixed(images, partner, weight);
   batch.tensors().back() = labels;
   return batch;
 }
@@ -175,12 +193,16 @@ Batch CutMix::apply(Batch batch, const at::Tensor& uniforms) const {
   const Span x = pasted_span(uniform_column(uniforms, 2), weight, width);
   const Span y = pasted_span(uniform_column(uniforms, 3), weight, height);
   const at::Tensor kept = 1 - (x.end - x.first) * (y.end - y.first) / static_cast<double>(height * width);
-  const at::Tensor labels = mixed_labels(batch, partner, kept, options_.num_classes, "cut_mix");
   const at::Tensor rows = positions(height, {1, 1, height, 1}, uniforms);
   const at::Tensor columns = positions(width, {1, 1, 1, width}, uniforms);
   const at::Tensor pasted = (rows >= per_image(y.first)) & (rows < per_image(y.end)) &
                             (columns >= per_image(x.first)) & (columns < per_image(x.end));
-  batch.tensors().front() = at::where(pasted, images.index_select(0, partner), images);
+  const auto with_pasted = [&](const at::Tensor& pixels) {
+    return at::where(pasted, pixels.index_select(0, partner), pixels);
+  };
+  batch = move_masks("cut_mix", std::move(batch), with_pasted);
+  const at::Tensor labels = mixed_labels(batch, partner, kept, options_.num_classes, "cut_mix");
+  batch.tensors().front() = with_pasted(images);
   batch.tensors().back() = labels;
   return batch;
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 
 #include "kindling/data/transform.h"
 
@@ -18,6 +19,18 @@ const at::Tensor& checked_images(const Transform& transform, const char* name, c
 // Throws DataError, which names the transform, unless `uniforms` is floating-point [batch, num_random()].
 void check_uniforms(const Transform& transform, const char* name, const Batch& batch,
                     const at::Tensor& uniforms);
+
+// Replaces the pixels of masks and other images, [batch, …, height, width] like the images, by those that
+// `move` returns for [batch, channels, height, width]. Call it before the images, the first tensor, are
+// replaced. Throws DataError, which names the transform, for a tensor that the rule in transform.h refuses.
+Batch move_masks(const char* name, Batch batch, const std::function<at::Tensor(const at::Tensor&)>& move);
+
+// Returns the pixels at `index`, int64 [batch or 1, out height, out width] of row · width + column, of pixels
+// [batch, channels, height, width].
+at::Tensor pixels_at(const at::Tensor& pixels, const at::Tensor& index);
+
+// Returns `fill`. Throws DataError, which names the transform, if the dtype of the mask cannot hold it.
+double checked_fill(const char* name, const at::Tensor& mask, double fill);
 
 // Throws ConfigError unless lo <= hi.
 void check_range(const char* transform, const char* option, const std::array<double, 2>& range);

@@ -1,7 +1,10 @@
 #include "kindling/data/transform.h"
 
 #include <ATen/Functions.h>
+#include <c10/util/accumulate.h>
 
+#include <cmath>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -59,6 +62,65 @@ const at::Tensor& checked_images(const Transform& transform, const char* name, c
                      .remedy = "convert bytes before: images.to(torch::kFloat).div(255)"});
   check_uniforms(transform, name, batch, uniforms);
   return images;
+}
+
+namespace {
+
+[[noreturn]] void refuse_tensor(const char* name, const Batch& batch, std::size_t index) {
+  const at::Tensor& images = batch.tensors().front();
+  const at::Tensor& tensor = batch.tensors()[index];
+  const bool is_elsewhere = tensor.device() != images.device();
+  throw DataError(
+      {.place = name,
+       .found = "tensor " + std::to_string(index) + " of the batch is " + type_text(tensor) +
+                (is_elsewhere ? " on " + tensor.device().str() : "") + ", and the images are " +
+                type_text(images) + (is_elsewhere ? " on " + images.device().str() : ""),
+       .wanted = "a mask or other images with the same height and width, [batch, height, width] or [batch, "
+                 "channels, height, width], whose pixels move with those of the images, or values without "
+                 "pixels, [batch] or [batch, values], which stay as they are",
+       .remedy = "resize masks to the images and flatten other values in the data module, or derive from "
+                 "kindling::Transform"});
+}
+
+}  // namespace
+
+Batch move_masks(const char* name, Batch batch, const std::function<at::Tensor(const at::Tensor&)>& move) {
+  const at::Tensor images = batch.tensors().front();
+  const at::IntArrayRef height_and_width = images.sizes().slice(2);
+  for (std::size_t i = 1; i < batch.tensors().size(); ++i) {
+    at::Tensor& tensor = batch.tensors()[i];
+    if (tensor.dim() < 3) continue;
+    std::vector<std::int64_t> shape = tensor.sizes().vec();
+    const std::size_t row = shape.size() - 2;
+    if (tensor.sizes().slice(row) != height_and_width || tensor.size(0) != images.size(0) ||
+        tensor.device() != images.device())
+      refuse_tensor(name, batch, i);
+    const std::int64_t channels = c10::multiply_integers(tensor.sizes().slice(1, row - 1));
+    const at::Tensor moved = move(tensor.reshape({shape[0], channels, shape[row], shape[row + 1]}));
+    shape[row] = moved.size(2);
+    shape[row + 1] = moved.size(3);
+    tensor = moved.reshape(shape);
+  }
+  return batch;
+}
+
+at::Tensor pixels_at(const at::Tensor& pixels, const at::Tensor& index) {
+  const std::int64_t batch = pixels.size(0), channels = pixels.size(1);
+  const at::Tensor of_channels = index.flatten(1).unsqueeze(1).expand({batch, channels, -1});
+  return pixels.flatten(2).gather(2, of_channels).view({batch, channels, index.size(1), index.size(2)});
+}
+
+double checked_fill(const char* name, const at::Tensor& mask, double fill) {
+  if (!at::isIntegralType(mask.scalar_type(), /*includeBool=*/true)) return fill;
+  const bool is_signed = at::isSignedType(mask.scalar_type());
+  const double bits = mask.scalar_type() == at::kBool ? 1 : 8 * static_cast<double>(mask.element_size());
+  const double end = std::exp2(bits - (is_signed ? 1 : 0));
+  if (fill == std::floor(fill) && fill < end && fill >= (is_signed ? -end : 0)) return fill;
+  throw DataError({.place = std::string(name) + ": mask_fill",
+                   .found = "it is " + number_text(fill) + ", and a mask has the dtype " +
+                            c10::toString(mask.scalar_type()),
+                   .wanted = "a value that the mask can hold",
+                   .remedy = "a class number, such as that of the background"});
 }
 
 void check_range(const char* transform, const char* option, const std::array<double, 2>& range) {
