@@ -39,15 +39,36 @@ bool is_finite_on_host(const at::Tensor& loss) {
 
 }  // namespace
 
-// A hook that autograd calls when the gradient of a parameter is complete for this backward.
+// A hook that autograd calls when the gradient of a parameter is complete for this backward. A tensor has one
+// such hook, so this one calls that of the user, on the gradient of this rank, which it may change.
 class GradientPlan::Ready : public torch::autograd::PostAccumulateGradHook {
  public:
-  Ready(GradientPlan& plan, std::size_t parameter) : plan_(plan), parameter_(parameter) {}
-  void operator()(const torch::autograd::Variable&) override { plan_.note(parameter_); }
+  Ready(std::shared_ptr<GradientPlan*> plan, std::size_t parameter,
+        std::unique_ptr<PostAccumulateGradHook> of_user)
+      : plan_(std::move(plan)), parameter_(parameter), of_user_(std::move(of_user)) {}
+  void operator()(const torch::autograd::Variable& tensor) override {
+    if (of_user_) (*of_user_)(tensor);
+    if (*plan_ != nullptr) (*plan_)->note(parameter_);
+  }
+
+  // Returns the hook of a parameter, without one of these around it; removes it there.
+  static std::unique_ptr<PostAccumulateGradHook> take_from(const at::Tensor& parameter) {
+    if (torch::autograd::impl::get_autograd_meta(parameter) == nullptr) return nullptr;
+    auto hook = std::move(torch::autograd::impl::post_acc_grad_hooks(parameter));
+    auto* const ready = dynamic_cast<Ready*>(hook.get());
+    return ready != nullptr ? std::move(ready->of_user_) : std::move(hook);
+  }
+  static bool is_on(const at::Tensor& parameter, const GradientPlan& plan) {
+    if (torch::autograd::impl::get_autograd_meta(parameter) == nullptr) return false;
+    const auto* ready =
+        dynamic_cast<const Ready*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get());
+    return ready != nullptr && ready->plan_ == plan.self_;
+  }
 
  private:
-  GradientPlan& plan_;
+  std::shared_ptr<GradientPlan*> plan_;
   std::size_t parameter_;
+  std::unique_ptr<PostAccumulateGradHook> of_user_;
 };
 
 namespace {
@@ -107,9 +128,10 @@ GradientPlan::GradientPlan(const Optimizer& optimizer, const torch::nn::Module& 
 }
 
 GradientPlan::~GradientPlan() {
-  if (is_watched_)
-    for (const at::Tensor& parameter : parameters_)
-      torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+  *self_ = nullptr;
+  for (const at::Tensor& parameter : parameters_)
+    if (Ready::is_on(parameter, *this))  // else another one was registered since
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, Ready::take_from(parameter));
   for (GradientBucket& bucket : buckets_) bucket.drop();
 }
 
@@ -126,7 +148,8 @@ bool GradientPlan::fits(const Optimizer& optimizer, std::int64_t epoch) const {
 
 void GradientPlan::watch() {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<Ready>(*this, i));
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameters_[i], std::make_unique<Ready>(self_, i, Ready::take_from(parameters_[i])));
   is_watched_ = true;
 }
 

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -72,6 +73,8 @@ class GradientPlan {
   bool in_tree_, is_host_ = true, is_watched_ = false, has_seen_one_ = false, comes_once_ = true;
   ProcessGroup* sends_to_ = nullptr;  // set while a backward is running
   GradientShare share_;
+  // For the hooks, which may live longer; null after this object.
+  const std::shared_ptr<GradientPlan*> self_ = std::make_shared<GradientPlan*>(this);
 };
 
 }  // namespace kindling

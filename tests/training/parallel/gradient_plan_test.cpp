@@ -3,10 +3,14 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "kindling/base/error.h"
 #include "kindling/optim/sgd.h"
@@ -167,6 +171,77 @@ TEST(GradientPlan, DropsTheGradientsOfAStepThatThrew) {
     EXPECT_EQ(counting.num_started, 2);
     expect_all(planned.model.late.grad(), 2);
     expect_all(planned.model.early.grad(), 2);
+  });
+}
+
+// A user's hook: doubles the gradient.
+struct Doubles : torch::autograd::PostAccumulateGradHook {
+  explicit Doubles(int& num_calls) : num_calls(num_calls) {}
+  void operator()(const at::Tensor& parameter) override {
+    ++num_calls;
+    const at::NoGradGuard no_grad;
+    parameter.mutable_grad().mul_(2);
+  }
+  int& num_calls;
+};
+
+void set_hook(const at::Tensor& parameter, std::unique_ptr<torch::autograd::PostAccumulateGradHook> hook) {
+  torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::move(hook));
+}
+
+TEST(GradientPlan, CallsTheHooksOfParametersInEveryStep) {
+  on_ranks(2, [](ProcessGroup& group) {
+    int of_early = 0, of_late = 0;
+    TwoTypes model;
+    Sgd optimizer(ParameterGroups(model), SgdOptions{.lr = 1});
+    set_hook(model.early, std::make_unique<Doubles>(of_early));
+    const auto step = [&](GradientPlan& plan) {
+      model.early.mutable_grad() = model.late.mutable_grad() = at::Tensor();
+      plan.begin_sending(group, {});
+      const at::Tensor loss = model.early.sum() + model.late.sum();
+      loss.backward();
+      StopConsensus stop{StopToken(), &group};
+      const at::Tensor detached = loss.detach();
+      plan.send_all(group, {}, {&detached, 1}, stop.votes());
+      plan.receive(stop);
+      expect_all(model.early.grad(), 2);
+    };
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      GradientPlan plan(optimizer, model, epoch, /*in_tree=*/false);
+      plan.watch();
+      for (int i = 0; i < 3; ++i) step(plan);
+      if (epoch == 1) {  // one that is registered later, in the middle of an epoch
+        set_hook(model.late, std::make_unique<Doubles>(of_late));
+        step(plan);
+        expect_all(model.late.grad(), 2);
+      }
+    }
+    EXPECT_EQ(of_early, 10);
+    EXPECT_EQ(of_late, 4);
+    model.early.sum().backward();  // and without a group
+    EXPECT_EQ(of_early, 11);
+  });
+}
+
+// Calls the hook that a parameter had before.
+struct Around : torch::autograd::PostAccumulateGradHook {
+  explicit Around(const at::Tensor& parameter)
+      : before(std::move(torch::autograd::impl::post_acc_grad_hooks(parameter))) {}
+  void operator()(const at::Tensor& parameter) override { (*before)(parameter); }
+  std::unique_ptr<torch::autograd::PostAccumulateGradHook> before;
+};
+
+TEST(GradientPlan, MayEndBeforeAHookThatCallsIts) {
+  on_ranks(2, [](ProcessGroup& group) {
+    TwoTypes model;
+    Sgd optimizer(ParameterGroups(model), SgdOptions{.lr = 1});
+    auto plan = std::make_unique<GradientPlan>(optimizer, model, 0, /*in_tree=*/false);
+    plan->watch();
+    set_hook(model.early, std::make_unique<Around>(model.early));
+    plan->begin_sending(group, {});
+    plan.reset();
+    model.early.sum().backward();
+    expect_all(model.early.grad(), 1);
   });
 }
 
