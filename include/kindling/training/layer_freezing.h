@@ -23,9 +23,10 @@ struct LayerFreezingOptions {
 
 // Freezes parts of a model in the first epochs of a fit and trains them afterwards, as when pretrained layers
 // get a new output layer. Calls Module::freeze_by_name() at the start of each of these epochs and
-// Module::unfreeze_by_name() at the start of each later one. The optimizer has the frozen parameters from the
-// start, without state for them. The callback has no state: what is frozen depends on the number of the epoch
-// alone, so a resumed run is bit-identical.
+// Module::unfreeze_by_name() at the start of each later one. With several callbacks, layers that match the
+// patterns of more than one are trained after the last of these has ended. The optimizer has the frozen
+// parameters from the start, without state for them. The callback has no state: what is frozen depends on the
+// number of the epoch alone, so a resumed run is bit-identical.
 class KINDLING_API LayerFreezing : public Callback {
  public:
   // Throws ConfigError for options out of range.

@@ -132,6 +132,39 @@ TEST(LayerFreezing, RefusesUnknownNames) {
             "LayerFreezing: epochs is -1; expected: an integer >= 0");
 }
 
+// The names of the trained parameters in each epoch.
+struct TrainedNames : Callback {
+  void on_epoch_end(Trainer&, Module& model, const Record&) override {
+    std::string names;
+    for (const auto& item : model.named_parameters())
+      if (item.value().requires_grad()) names += item.key() + " ";
+    of_epochs.push_back(names);
+  }
+  std::vector<std::string> of_epochs;
+};
+
+// The longer of the two decides, whichever callback comes first.
+TEST(LayerFreezing, KeepsFrozenWhatAnotherOneStillFreezes) {
+  const auto part =
+      std::make_shared<LayerFreezing>(LayerFreezingOptions{.patterns = {"features.0.*"}, .epochs = 2});
+  const std::string rest = "features.1.weight features.1.bias head.weight head.bias ";
+  for (const bool begins_with_part : {false, true}) {
+    const auto model = std::make_shared<FeaturesAndHead>();
+    const auto names = std::make_shared<TrainedNames>();
+    // The head learns from the start, so that the loss always has a gradient.
+    const auto features =
+        std::make_shared<LayerFreezing>(LayerFreezingOptions{.patterns = {"features.*"}, .epochs = 1});
+    TrainerOptions options{.max_epochs = 3, .optimizer = kAdamWithDecay};
+    options.callbacks = {features, part, names};
+    if (begins_with_part) std::swap(options.callbacks[0], options.callbacks[1]);
+    FourBatches data;
+    Trainer(options).fit(model, data);
+    EXPECT_EQ(names->of_epochs, (std::vector<std::string>{"head.weight head.bias ", rest,
+                                                          "features.0.weight features.0.bias " + rest}))
+        << begins_with_part;
+  }
+}
+
 std::vector<std::string> frozen_names(const Module& model) {
   std::vector<std::string> names;
   for (const auto& item : model.named_parameters())
