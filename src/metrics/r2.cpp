@@ -1,9 +1,11 @@
 #include "kindling/metrics/r2.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/nan_to_num.h>
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "metrics/exact_sums.h"
 #include "metrics/regression_pair.h"
@@ -11,23 +13,75 @@
 namespace kindling {
 namespace {
 
-// The rounding error of Σ (y − mean)² for constant y, as a fraction of Σ y².
-constexpr double kNothing = 1e-14;
+// Labels whose mean is 10⁷ times their standard deviation leave nothing of Σ y² − (Σ y)² / n in float64. So
+// these sums have twice its precision: each number is the sum of a float64 and the rest, which rounding it
+// would lose. The error-free sum and product are those of Knuth and Dekker (Dekker, "A Floating-Point
+// Technique for Extending the Available Precision", 1971).
+struct WideNumber {
+  double value = 0, rest = 0;
+};
+
+WideNumber operator+(const WideNumber& a, const WideNumber& b) {
+  const double sum = a.value + b.value, of_b = sum - a.value;
+  const double rest = (a.value - (sum - of_b)) + (b.value - of_b) + (a.rest + b.rest);
+  return {.value = sum + rest, .rest = rest - ((sum + rest) - sum)};
+}
+
+WideNumber operator*(const WideNumber& a, const WideNumber& b) {
+  const double product = a.value * b.value;
+  const double rest = std::fma(a.value, b.value, -product) + (a.value * b.rest + a.rest * b.value);
+  return {.value = product + rest, .rest = rest - ((product + rest) - product)};
+}
+
+std::vector<WideNumber> wide_sums(std::span<const double> sums) {
+  std::vector<WideNumber> cells(sums.size() / static_cast<std::size_t>(kPartsOfNumbers.count));
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    WideNumber& cell = cells[i % cells.size()];
+    cell = cell + WideNumber{.value = sums[i]};
+  }
+  return cells;
+}
+
+// The same of tensors, for a product that is rounded, and what rounding it has lost.
+struct WideProduct {
+  at::Tensor value, rest;
+};
+
+// Returns the upper half of the bits of each number, and the lower half.
+std::pair<at::Tensor, at::Tensor> halves(const at::Tensor& numbers) {
+  const at::Tensor scaled = numbers * 134217729.0;  // 2^27 + 1
+  const at::Tensor upper = scaled - (scaled - numbers);
+  return {upper, numbers - upper};
+}
+
+WideProduct product(const at::Tensor& a, const at::Tensor& b) {
+  const auto [a_upper, a_lower] = halves(a);
+  const auto [b_upper, b_lower] = halves(b);
+  at::Tensor value = a * b;
+  const at::Tensor rest =
+      (((a_upper * b_upper - value) + a_upper * b_lower) + a_lower * b_upper) + a_lower * b_lower;
+  return {.value = std::move(value), .rest = at::nan_to_num(rest, 0, 0, 0)};  // of numbers near 1e300
+}
+
+// The rounding error of Σ (y − mean)² for constant y, as a fraction of Σ y²: some units of 2^-104.
+constexpr double kNothing = 1e-30;
 
 std::vector<double> scores(std::span<const double> sums, double num_samples) {
-  const std::vector<double> totals = sum_of_parts(sums, kPartsOfNumbers);
+  const std::vector<WideNumber> totals = wide_sums(sums);
   const std::size_t num_outputs = totals.size() / 3;
-  const double weight = totals.back();
+  const WideNumber& weight = totals.back();
+  const double lost = num_samples * std::exp2(kPartsOfNumbers.lowest + 2);  // below the lowest unit
   std::vector<double> scores;
   for (std::size_t i = 0; i < num_outputs; ++i) {
-    const double label = totals[i], square = totals[num_outputs + i], error = totals[2 * num_outputs + i];
-    const double spread = square - label * label / weight;
+    const WideNumber &label = totals[i], square = totals[num_outputs + i] * weight;
+    const double error = totals[2 * num_outputs + i].value;
+    const double spread = (square + label * WideNumber{.value = -label.value, .rest = -label.rest}).value;
     if (num_samples < 2 || !std::isfinite(error))
       scores.push_back(std::numeric_limits<double>::quiet_NaN());
-    else if (spread <= kNothing * square)
+    else if (spread <= kNothing * square.value + lost * (weight.value + std::abs(label.value)))
       scores.push_back(error == 0 ? 1 : 0);
     else
-      scores.push_back(1 - error / spread);
+      scores.push_back(1 - error / (spread / weight.value));
   }
   return scores;
 }
@@ -39,10 +93,14 @@ R2::R2(R2Options options) : options_(std::move(options)) { validate(options_, "R
 at::Tensor R2::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                const at::Tensor& weights) const {
   const RegressionPair pair = regression_pair("r2", outputs, labels, weights);
-  const at::Tensor weight = pair.weights.unsqueeze(1);
-  const at::Tensor squares = pair.labels.square(), errors = pair.outputs.sub(pair.labels).square();
-  const at::Tensor columns = at::cat({pair.labels, squares, errors}, 1).mul_(weight);
-  return cut(at::cat({columns, weight}, 1), kPartsOfNumbers).sum(1);
+  const at::Tensor weight = pair.weights.unsqueeze(1), errors = pair.outputs.sub(pair.labels).square();
+  const WideProduct square = product(pair.labels, pair.labels);
+  const WideProduct weighted = product(at::cat({pair.labels, square.value}, 1), weight);
+  at::Tensor sums = cut(at::cat({weighted.value, errors.mul(weight), weight}, 1), kPartsOfNumbers).sum(1);
+  const std::int64_t num_outputs = errors.size(1);
+  weighted.rest.narrow(1, num_outputs, num_outputs).addcmul_(square.rest, weight);
+  sums.narrow(1, 0, 2 * num_outputs).add_(cut(weighted.rest, kPartsOfNumbers).sum(1));
+  return sums;
 }
 
 double R2::compute(std::span<const double> sums, double num_samples) const {

@@ -149,6 +149,25 @@ TEST_P(MetricValues, HandleConstantLabels) {
   }
 }
 
+// Labels whose mean is up to 10¹¹ times their deviation. Their distance from the mean is exact, so the score
+// is that of labels and outputs around 0.
+TEST_P(MetricValues, OfR2DoNotDependOnTheMeanOfTheLabels) {
+  at::manual_seed(4);
+  const at::Tensor weights = on(at::rand({500}, at::kDouble));
+  const at::Tensor labels = at::randint(-8, 9, {500}, at::kDouble),
+                   outputs = labels + at::randint(-2, 3, {500}, at::kDouble);
+  const auto r2 = shipped_metric("r2");
+  for (const at::Tensor& weight : {at::Tensor(), weights})
+    for (const double mean : {0., 1e4, 3e7, 7e9, 1e12}) {
+      const double score =
+          values_of(*r2, r2->update_weighted(on(outputs + mean), on(labels + mean), weight), 500)[0].second;
+      // Rounding Σ y² ≈ 500 · 1e24 to 104 bits, relative to a spread of 12,000.
+      const double at_zero =
+          values_of(*r2, r2->update_weighted(on(outputs), on(labels), weight), 500)[0].second;
+      EXPECT_NEAR(score, at_zero, 1e-8) << mean;
+    }
+}
+
 // Known only when the numbers are on the host.
 TEST_P(MetricValues, RejectLabelsThatAreNotClasses) {
   const at::Tensor outputs = on(at::randn({4, 3}));
