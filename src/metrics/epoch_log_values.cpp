@@ -28,6 +28,14 @@ at::Tensor tensor_of(const std::vector<Number>& numbers) {
       {.place = "'" + place + "'", .found = found, .wanted = "data written by EpochLog::save"});
 }
 
+[[noreturn]] void refuse_kind(const std::string& place, const std::string& column, const std::string& kind) {
+  throw CheckpointError({.place = "'" + place + "'",
+                         .found = "the logged value '" + column + "' is of the kind " + kind,
+                         .wanted = "a kind from 0 to 3",
+                         .remedy = "resume with the version of Kindling that has saved the checkpoint, or a "
+                                   "newer one"});
+}
+
 template <class Number>
 std::span<const Number> numbers_of(const StateDict& state, const std::string& name) {
   const at::Tensor* tensor = state.find(name);
@@ -208,7 +216,8 @@ void EpochLog::load(const StateDict& state, const std::string& prefix, const Met
     Column& column = columns_.emplace_back(Column{.name = name->second});
     if (kind->second == "1") column.kind = Kind::step_only;
     if (kind->second == "3") column.kind = Kind::internal;
-    if (kind->second != "2") continue;
+    if (kind->second == "0" || kind->second == "1" || kind->second == "3") continue;
+    if (kind->second != "2") refuse_kind(key + ".kind", column.name, kind->second);
     column.kind = Kind::metric;
     column.metric = metric_of(column.name);
     if (!column.metric) refuse(prefix, "the model has no metric for '" + column.name + "'");

@@ -402,6 +402,20 @@ TEST(EpochLog, RejectsSavedRowsThatDoNotMatch) {
   EXPECT_THROW(EpochLog(cpu()).load(cut, "", none), CheckpointError);
 }
 
+TEST(EpochLog, RefusesKindsOfNewerVersions) {
+  EpochLog log(cpu());
+  log.mark("loss", at::ones({}));
+  log.append({.global_step = 1});
+  StateDict state;
+  log.save(state, "log.");
+  state.metadata["log.column.0.kind"] = "4";
+  EXPECT_EQ(error_text<CheckpointError>(
+                [&] { EpochLog(cpu()).load(state, "log.", [](const std::string&) { return nullptr; }); }),
+            "'log.column.0.kind': the logged value 'loss' is of the kind 4; expected: a kind from 0 to 3; "
+            "resume with "
+            "the version of Kindling that has saved the checkpoint, or a newer one");
+}
+
 TEST(EpochLog, CpuReadsItsOwnMemory) {
   EpochLog log(cpu());
   log.mark("a", at::scalar_tensor(2, at::kFloat));
