@@ -124,7 +124,7 @@ class KINDLING_API Trainer {
   void log(std::string_view name, double value, ValueOptions options = {});
   // Ends the epoch as fit() does: validation (if the prepared data has a loader for it), record, loggers,
   // callbacks. Returns the record's values. Returns nothing if a stop has ended train_batches() or the
-  // validation: the epoch then stays open, and a resumed run continues it.
+  // validation: the epoch then stays open, and a resumed run continues it. Throws Error if no step was made.
   Metrics finish_epoch();
 
   // Requests that fit() ends after the current step or validation batch; called before fit(), before the

@@ -164,7 +164,16 @@ void Trainer::train_step(const Batch& batch) {
 
 Metrics Trainer::finish_epoch() {
   constexpr const char* kHere = "Trainer::finish_epoch";
-  return guarded(*impl_, kHere, [&] { return impl_->prepared(kHere, /*needs_data=*/false).finish_epoch(); });
+  return guarded(*impl_, kHere, [&] {
+    FitLoop& loop = impl_->prepared(kHere, /*needs_data=*/false);
+    const Progress& at = impl_->context->state.progress;
+    if (at.batch == 0 && at.phase == Phase::training && !impl_->context->stop.stop_requested())
+      throw Error({.place = kHere,
+                   .found = "epoch " + std::to_string(at.epoch + 1) + " has no training step yet",
+                   .wanted = "at least one train_step() since the previous finish_epoch()",
+                   .remedy = "to measure the model without training it, call Trainer::validate()"});
+    return loop.finish_epoch();
+  });
 }
 
 at::Tensor Trainer::clip_gradients(double gradient_clip_val, Module& model) const {

@@ -1,7 +1,9 @@
 // Transitions between two epochs, two loops, or two fits.
 #include <gtest/gtest.h>
 
+#include "kindling/base/error.h"
 #include "support/device_under_test.h"
+#include "support/scratch.h"
 #include "training/loop/small_fit.h"
 
 namespace kindling {
@@ -63,6 +65,24 @@ TEST_P(EpochEdges, ValueAfterTheLastStepHasTheWeightOfItsBatch) {
   trainer.train_step(of(trainer, 3));
   trainer.log("value", 5.);
   EXPECT_EQ(trainer.finish_epoch().at("value"), 3);  // (3·1 + 3·5) / 6
+}
+
+// It would count as an epoch of the schedule and of max_epochs, with a record that has no loss.
+TEST_P(EpochEdges, FinishingWithoutAStepIsAnError) {
+  Trainer trainer(options());
+  trainer.prepare_model(std::make_shared<Slope>());
+  const auto error_of_epoch = [&] { return error_text<Error>([&] { trainer.finish_epoch(); }); };
+  const std::string expected =
+      " has no training step yet; expected: at least one train_step() since the previous finish_epoch(); to "
+      "measure the model without training it, call Trainer::validate()";
+  EXPECT_EQ(error_of_epoch(), "Trainer::finish_epoch: epoch 1" + expected);
+  trainer.log("value", 1.);
+  trainer.train_step(of(trainer, 2));
+  EXPECT_EQ(trainer.finish_epoch().at("value"), 1);
+  EXPECT_EQ(error_of_epoch(), "Trainer::finish_epoch: epoch 2" + expected);
+  EXPECT_EQ(trainer.progress().epoch, 1);
+  trainer.request_stop();
+  EXPECT_TRUE(trainer.finish_epoch().count("val_loss") == 0);
 }
 
 TEST_P(EpochEdges, NewDataBringsItsOwnValidation) {

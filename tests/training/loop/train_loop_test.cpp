@@ -109,6 +109,7 @@ TEST_P(Fit, CustomLoopLogsInAdditionToTheModel) {
     trainer.train_step(trainer.prepare_batch(Batch{x, x * 2}));
   }
   EXPECT_DOUBLE_EQ(trainer.finish_epoch().at("reward"), 3);
+  trainer.train_step(trainer.prepare_batch(Batch{x, x * 2}));
   EXPECT_FALSE(trainer.finish_epoch().contains("reward"));
 }
 
