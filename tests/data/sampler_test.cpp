@@ -3,6 +3,11 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "kindling/base/error.h"
 #include "kindling/data/data_loader.h"
 #include "kindling/data/dataset.h"
@@ -122,6 +127,36 @@ TEST(LoaderWithASampler, RefusesAWrongOrder) {
                     {.batch_size = 2, .sampler = std::make_shared<Wrong>()});
   EXPECT_EQ(error_text<DataError>([&] { loader.start_epoch(0); }),
             "Sampler::order: the index 10; expected: int64 [2] on the CPU, from 0 to 9");
+}
+
+TEST(ShuffledOrder, OfASeedIsThatOfTheNextSeedAnEpochLaterUnlessMixed) {
+  EXPECT_TRUE(same(shuffled_order(100, 7, 3), shuffled_order(100, 8, 2)));  // as DistributedSampler
+  EXPECT_TRUE(same(mixed_order(100, 7, 3), mixed_order(100, 7, 3)));
+  EXPECT_TRUE(same(std::get<0>(mixed_order(100, 7, 3).sort()), at::arange(100)));
+  std::set<std::string> orders;
+  for (std::int64_t seed = 0; seed < 20; ++seed)
+    for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
+      const at::Tensor order = mixed_order(20, seed, epoch);
+      orders.insert(std::string(static_cast<const char*>(order.const_data_ptr()), order.nbytes()));
+    }
+  EXPECT_EQ(orders.size(), 400u);
+}
+
+TEST(ShuffledOrder, OfALoaderIsThatOfItsOrderSeed) {
+  const auto dataset = std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(30)});
+  for (const std::string order_seed : {"sum", "mixed"})
+    for (const std::int64_t ranks : {1, 2}) {
+      DataLoader loader(dataset, {.batch_size = 30, .shuffle = true, .seed = 5, .order_seed = order_seed});
+      DataLoader::Cursor cursor(loader);
+      cursor.shard(0, ranks);
+      cursor.seek(2);
+      Batch batch;
+      ASSERT_TRUE(cursor.next(batch));
+      const at::Tensor order = order_seed == "sum" ? shuffled_order(30, 5, 2) : mixed_order(30, 5, 2);
+      EXPECT_TRUE(same(batch[0], order.slice(0, 0, 30, ranks))) << order_seed;
+    }
+  EXPECT_EQ(error_text<DataError>([&] { DataLoader(dataset, {.order_seed = "other"}); }),
+            "DataLoader: order_seed is \"other\"; expected: sum or mixed");
 }
 
 }  // namespace

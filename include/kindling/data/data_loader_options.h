@@ -14,6 +14,10 @@ struct DataLoaderOptions {
   bool shuffle = false;
   bool drop_last = false;  // skip a last batch that is not full
   std::int64_t seed = 0;   // the order of epoch e (from 0) is randperm(n) of a generator seeded with seed + e
+  // How the generator of an epoch's order is seeded: "sum" as above, like PyTorch's DistributedSampler, so
+  // that seed s in epoch e + 1 has the order of seed s + 1 in epoch e; "mixed" with bits of Philox, which
+  // differ.
+  std::string order_seed = "sum";
   // Whether a fit on a GPU keeps all samples in the GPU's memory; the batches are the same. "auto": tensors
   // (TensorDataset) that take at most a quarter of the free memory; "on": always, or the fit fails.
   std::string resident = "auto";

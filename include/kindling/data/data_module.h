@@ -28,6 +28,7 @@ struct DataOptions {
   std::optional<std::array<std::int64_t, 2>>
       val{};              // range of the validation samples; absent: the default split of the data set
   std::int64_t seed = 0;  // of the shuffling; the program sets it to the run's seed
+  std::string order_seed = "sum";             // see DataLoaderOptions
   std::string resident = "auto";              // see DataLoaderOptions
   std::optional<std::int64_t> num_workers{};  // see DataLoaderOptions
   // Which training samples an epoch has: "shuffled", "sequential" or "balanced"; absent: what `shuffle` says.
@@ -39,6 +40,11 @@ struct DataOptions {
       kindling::field("batch_size", &DataOptions::batch_size, {.doc = "samples per batch", .min = 1}),
       kindling::field("shuffle", &DataOptions::shuffle,
                       {.doc = "shuffle the training samples in every epoch"}),
+      kindling::field(
+          "order_seed", &DataOptions::order_seed,
+          {.doc = "what seeds the order of an epoch; sum: seed + epoch, as in PyTorch; mixed: other "
+                  "orders for each seed",
+           .choices = "sum|mixed"}),
       kindling::field("drop_last", &DataOptions::drop_last,
                       {.doc = "drop the last training batch if it is not full"}),
       kindling::field(

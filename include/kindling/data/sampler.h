@@ -22,8 +22,12 @@ class KINDLING_API Sampler {
   virtual at::Tensor order(std::int64_t epoch) const = 0;
 };
 
-// Returns the order of a shuffled epoch: torch.randperm(size) of a generator seeded with seed + epoch.
+// Returns the order of a shuffled epoch: torch.randperm(size) of a generator seeded with seed + epoch, as
+// PyTorch's DistributedSampler does. Epoch e + 1 of seed s therefore has the order of epoch e of seed s + 1.
 KINDLING_API at::Tensor shuffled_order(std::int64_t size, std::int64_t seed, std::int64_t epoch);
+// Returns torch.randperm(size) of a generator seeded with 32 bits that Philox makes of the seed and the
+// epoch: orders of different seeds are unrelated.
+KINDLING_API at::Tensor mixed_order(std::int64_t size, std::int64_t seed, std::int64_t epoch);
 
 // Draws samples with replacement, each with a probability in proportion to its weight, like PyTorch's
 // WeightedRandomSampler. Draw number i is a function of (seed, epoch, i).

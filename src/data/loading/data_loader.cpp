@@ -86,6 +86,10 @@ void DataLoader::check_options() const {
     throw DataError({.place = "DataLoader",
                      .found = "resident is \"" + options_.resident + "\"",
                      .wanted = "auto, on or off"});
+  if (options_.order_seed != "sum" && options_.order_seed != "mixed")
+    throw DataError({.place = "DataLoader",
+                     .found = "order_seed is \"" + options_.order_seed + "\"",
+                     .wanted = "sum or mixed"});
   if (options_.num_workers && *options_.num_workers < 0)
     throw DataError({.place = "DataLoader",
                      .found = "num_workers is " + std::to_string(*options_.num_workers),
@@ -250,7 +254,9 @@ at::Tensor DataLoader::kept_order() const {
 }
 
 at::Tensor DataLoader::drawn_order(std::int64_t epoch) const {
-  if (!options_.sampler) return shuffled_order(dataset_->size(), options_.seed, epoch);
+  if (!options_.sampler)
+    return options_.order_seed == "mixed" ? mixed_order(dataset_->size(), options_.seed, epoch)
+                                          : shuffled_order(dataset_->size(), options_.seed, epoch);
   const at::Tensor order = options_.sampler->order(epoch);
   const auto refuse = [&](const std::string& found) {
     throw DataError({.place = "Sampler::order",

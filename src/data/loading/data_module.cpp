@@ -63,6 +63,7 @@ DataLoaderOptions DataModule::loader_options(bool train) const {
           .shuffle = train && shuffles,
           .drop_last = train && options_.drop_last,
           .seed = options_.seed,
+          .order_seed = options_.order_seed,
           .resident = options_.resident,
           .num_workers = options_.num_workers,
           .num_random_numbers = num_random_numbers(train ? Stage::train : Stage::val)};

@@ -23,6 +23,13 @@ at::Tensor shuffled_order(std::int64_t size, std::int64_t seed, std::int64_t epo
   return at::randperm(size, at::make_generator<at::CPUGeneratorImpl>(generator_seed), at::kLong);
 }
 
+at::Tensor mixed_order(std::int64_t size, std::int64_t seed, std::int64_t epoch) {
+  constexpr std::int64_t kOrders = 0x1B56C4E9;  // set apart from what samples draw with the same seed
+  // The CPU generator uses 32 bits of its seed.
+  const std::uint64_t bits = SampleStreams(seed ^ kOrders, epoch).of(0)();
+  return at::randperm(size, at::make_generator<at::CPUGeneratorImpl>(bits >> 32), at::kLong);
+}
+
 WeightedSampler::WeightedSampler(const at::Tensor& weights, std::int64_t seed, std::int64_t num_samples)
     : seed_(seed) {
   const auto refuse = [](std::string found) {

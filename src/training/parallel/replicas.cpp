@@ -55,6 +55,7 @@ void add(ProcessGroup::NamedTexts& to, const std::string& name, const BatchSourc
   to.push_back({name + "'s number of batches", std::to_string(source.num_batches())});
   to.push_back({name + "'s shuffle", loader.options().shuffle ? "true" : "false"});
   to.push_back({name + "'s seed", std::to_string(loader.options().seed)});
+  to.push_back({name + "'s order_seed", loader.options().order_seed});
 }
 
 void add_tensors(ProcessGroup::NamedTexts& to, const char* kind, std::vector<at::Tensor>& tensors,
