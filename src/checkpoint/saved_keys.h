@@ -31,7 +31,8 @@ inline constexpr const char *kEpoch = "progress.epoch", *kBatch = "progress.batc
 inline constexpr const char *kSpentTime = "spent_ms", *kEarlyStopPending = "early_stop_waits";
 
 // Written by FitLoop::save_point(): of the running epoch, and of endless data.
-inline constexpr const char *kNumBatches = "progress.num_batches", *kNumSamples = "progress.num_samples";
+inline constexpr const char *kNumBatches = "progress.num_batches", *kNumSamples = "progress.num_samples",
+                            *kOrder = "progress.order";
 
 // Written by gather_state(): how many ranks have saved it, and the prefix of what a rank has of its own.
 inline constexpr const char* kProcesses = "processes";

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,9 @@ class KINDLING_API DataLoader {
     // Gets the next batch of the epoch. Returns false after the last one (`batch` is then unchanged). Throws
     // DataError for a data set that returns a wrong number of samples.
     bool next(Batch& batch);
+    // Returns a text that identifies the order of the epoch of the latest seek(), before it is sharded; empty
+    // if it was not drawn. It begins with the number of samples and a space.
+    const std::string& order_fingerprint() const noexcept { return order_fingerprint_; }
     // Returns the indices of the samples in the latest batch: int64 [samples] on the CPU.
     at::Tensor indices() const;
     std::int64_t num_batches() const noexcept;
@@ -106,7 +110,8 @@ class KINDLING_API DataLoader {
     Device device_;
     std::int64_t rank_ = 0, num_ranks_ = 1, batch_size_;
     bool keeps_order_ = false;
-    at::Tensor order_;    // int64 [samples] of this epoch; undefined before the first seek(), if has_order()
+    at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek(), if has_order()
+    std::string order_fingerprint_;
     at::Tensor streams_;  // of random numbers, as order_; undefined: those of the samples
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
     at::Tensor device_order_;                          // order_ on the device; undefined until it is needed

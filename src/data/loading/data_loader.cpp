@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -29,6 +30,18 @@
 namespace kindling {
 
 namespace {
+
+// Returns a text that other orders of as many samples do not have: an FNV-1a hash of 64-bit words, rotated
+// because a multiplication moves bits upwards only.
+std::string fingerprint_of(const at::Tensor& order) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto* const index = order.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < order.numel(); ++i) {
+    hash ^= static_cast<std::uint64_t>(index[i]);
+    hash = std::rotl(hash * 0x100000001b3, 29);
+  }
+  return std::to_string(order.numel()) + " samples, " + std::to_string(hash);
+}
 
 // Returns the streams of random numbers for the samples of an epoch. A sample that is drawn again gets
 // another one each time, which depends on how often it has come before.
@@ -228,10 +241,13 @@ void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   epoch_ = epoch;
   if (!has_order()) return;
   const at::Tensor before = order_;
-  if (draws_order())
+  order_fingerprint_.clear();
+  if (draws_order()) {
     order_ = loader_->drawn_order(epoch);
-  else if (!order_.defined() || num_ranks_ > 1)
+    order_fingerprint_ = fingerprint_of(order_);
+  } else if (!order_.defined() || num_ranks_ > 1) {
     order_ = loader_->kept_order();
+  }
   if (order_.is_same(before)) return;
   streams_ = at::Tensor();
   if (loader_->options_.sampler && loader_->options_.num_random_numbers > 0)

@@ -463,6 +463,8 @@ StateDict FitLoop::save_point() {
       state.metadata[saved_keys::kNumSamples] = std::to_string(num_samples_used());
     else if (state_.progress.batch > 0 && state_.num_train_batches > 0)
       state.metadata[saved_keys::kNumBatches] = std::to_string(state_.num_train_batches);
+    if (const std::string order = train_ ? train_->order_fingerprint(state_.progress) : ""; !order.empty())
+      state.metadata[saved_keys::kOrder] = order;
     report_.report_all();
   });
   stop_if_diverged();  // on all ranks
@@ -492,6 +494,8 @@ void FitLoop::resume(const StateDict& saved) {
   used_ = {
       .samples = find_number<std::int64_t>(saved.metadata, saved_keys::kNumSamples, {.min = 0}).value_or(0),
       .batch = state_.progress.batch};
+  if (const auto order = saved.metadata.find(saved_keys::kOrder); train_ && order != saved.metadata.end())
+    train_->expect_order(state_.progress.epoch, order->second);
   warn_of_other_batches(saved, state_.num_train_batches);
   if (!has_own_state(saved, group)) fork_rng(context_->device(), group->rank());
   const RandomStateGuard random_state(context_->device());  // against what is drawn here

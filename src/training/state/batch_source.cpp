@@ -137,10 +137,35 @@ void BatchSource::cache_on_device() {
 }
 
 void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
-  for (std::int64_t i = 0; i < num_shards_per_batch(); ++i)  // each cursor's next batch
-    cursors_[static_cast<std::size_t>(i)].seek(
-        is_endless() ? 0 : epoch, (batch + num_shards_per_batch() - 1 - i) / num_shards_per_batch());
+  Order order = batch > 0 && order_.epoch == epoch ? order_ : Order{.epoch = epoch};
+  for (std::int64_t i = 0; i < num_shards_per_batch(); ++i) {  // each cursor's next batch
+    DataLoader::Cursor& cursor = cursors_[static_cast<std::size_t>(i)];
+    cursor.seek(is_endless() ? 0 : epoch, (batch + num_shards_per_batch() - 1 - i) / num_shards_per_batch());
+    require_order(order, cursor.order_fingerprint());
+    order = {.epoch = epoch, .fingerprint = cursor.order_fingerprint()};
+  }
+  order_ = std::move(order);
   batch_ = batch;
+}
+
+void BatchSource::require_order(const Order& known, const std::string& now) {
+  const std::string &before = known.fingerprint, epoch = std::to_string(known.epoch + 1);
+  if (before.empty() || now.empty() || before == now) return;
+  const auto num_samples = [](const std::string& order) { return order.substr(0, order.find(' ')); };
+  if (!known.is_saved)
+    throw DataError({.place = "Sampler::order in epoch " + epoch,
+                     .found = "it has returned two orders for the same epoch",
+                     .wanted =
+                         "a function of the epoch alone, so that each rank, each shard and a resumed run "
+                         "take the same samples",
+                     .remedy = "draw from a generator that is seeded with a fixed seed and the epoch"});
+  if (num_samples(before) != num_samples(now)) return;
+  throw CheckpointError(
+      {.place = "the training data in epoch " + epoch,
+       .found = "the order of the " + num_samples(now) + " samples differs from that of the saved run",
+       .wanted = "the same order, because the run was saved within the epoch",
+       .remedy = "resume with the same seed, order_seed and sampler, and let Sampler::order() depend on the "
+                 "epoch alone; or resume from the end of an epoch"});
 }
 
 bool BatchSource::next(Batch& batch) {

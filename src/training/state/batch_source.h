@@ -4,11 +4,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/config/count_or_fraction.h"
 #include "kindling/data/data_module.h"
+#include "kindling/loggers/progress.h"
 #include "kindling/training/trainer_options.h"
 #include "nn/precision.h"
 #include "tensors/copy_stream.h"
@@ -68,7 +70,19 @@ class BatchSource {
   // Keeps the rank's part of the training batches, as the options say. Throws DataError if it has no batch,
   // ConfigError for a validation interval that an epoch does not have.
   void partition(const TrainerOptions& options, std::int64_t rank, std::int64_t num_ranks);
+  // Throws DataError if a sampler returns another order within an epoch than at an earlier seek() to it, and
+  // CheckpointError for another one than expect_order() has.
   void seek(std::int64_t epoch, std::int64_t batch = 0);
+  // Within an epoch, returns DataLoader::Cursor::order_fingerprint() of it; empty if seek() has drawn no
+  // order.
+  std::string order_fingerprint(const Progress& at) const {
+    return at.batch > 0 && at.epoch == order_.epoch ? order_.fingerprint : std::string();
+  }
+  // Says what order_fingerprint() was when a run was saved within the epoch. Another number of samples is not
+  // compared, because it shows in the number of batches.
+  void expect_order(std::int64_t epoch, std::string fingerprint) {
+    order_ = {.epoch = epoch, .fingerprint = std::move(fingerprint), .is_saved = true};
+  }
   // The next batch, ready for a step; false after the last one.
   bool next(Batch& batch);
   // Returns the indices of the samples in the latest batch; see DataLoader::Cursor.
@@ -95,6 +109,13 @@ class BatchSource {
   std::shared_ptr<CopyStream> copies_;       // nullptr: on the CPU
   bool watches_draws_ = false, repeats_first_ = false;
   std::int64_t batch_ = 0;
+  struct Order {
+    std::int64_t epoch = -1;
+    std::string fingerprint{};
+    bool is_saved = false;  // of the run that is resumed
+  };
+  static void require_order(const Order& known, const std::string& now);
+  Order order_{};  // of the latest seek()
   double wait_seconds_ = 0;
 };
 

@@ -5,8 +5,10 @@
 #include "base/file_operations.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/data/sampler.h"
 #include "kindling/loggers/jsonl_logger.h"
 #include "kindling/tensors/checkpoint_file.h"
+#include "kindling/tensors/move.h"
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -332,6 +334,86 @@ TEST(ResumeEdges, OnlyTheLastOfTwoRunsInAFileIsCutBack) {
   }
   JsonlLogger(scratch / "lines").resume_at({.epoch = 1, .global_step = 2});
   EXPECT_EQ(std::filesystem::file_size(scratch / "lines"), expected);
+}
+
+// Another order for each call, or the same one.
+struct CountedOrders : Sampler {
+  explicit CountedOrders(bool is_steady) : is_steady(is_steady) {}
+  std::int64_t size() const override { return 16; }
+  at::Tensor order(std::int64_t epoch) const override {
+    return shuffled_order(16, is_steady ? 0 : num_calls++, epoch);
+  }
+  const bool is_steady;
+  mutable std::int64_t num_calls = 100;
+};
+
+// Two samples per batch, in the order of the options.
+struct OrderedData : DataModule {
+  explicit OrderedData(DataLoaderOptions options) : options(std::move(options)) {
+    this->options.batch_size = 2;
+  }
+  std::shared_ptr<DataLoader> train_dataloader() override {
+    const at::Tensor x = at::arange(16, at::kFloat).unsqueeze(1);
+    return std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::vector<at::Tensor>{x, 2 * x}),
+                                        options);
+  }
+  DataLoaderOptions options;
+};
+
+// Trains three batches of the epoch and returns the state.
+StateDict state_within_epoch(OrderedData& data) {
+  Trainer trainer({.max_epochs = 2, .optimizer = sgd(0.01)});
+  trainer.prepare_data(data);
+  trainer.prepare_model(std::make_shared<Slope>());
+  for (const Batch& batch : trainer.train_batches()) {
+    trainer.train_step(batch);
+    if (trainer.progress().batch == 3) break;
+  }
+  return copy_to(trainer.state_dict(), cpu());
+}
+
+void resume_within_epoch(OrderedData& data, const StateDict& state) {
+  Trainer trainer({.max_epochs = 1, .optimizer = sgd(0.01)});
+  trainer.prepare_data(data);
+  trainer.prepare_model(std::make_shared<Slope>());
+  trainer.load_state_dict(state);
+  for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+  EXPECT_EQ(trainer.progress().batch, 8);
+}
+
+TEST(ResumedOrder, IsThatOfTheSavedRunOrRefused) {
+  const auto sampler = std::make_shared<CountedOrders>(false);
+  OrderedData steady({.sampler = std::make_shared<CountedOrders>(true)}), changing({.sampler = sampler}),
+      shuffled({.shuffle = true}), mixed({.shuffle = true, .order_seed = "mixed"}), in_order({});
+  for (OrderedData* data : {&steady, &shuffled, &mixed, &in_order})
+    EXPECT_NO_THROW(resume_within_epoch(*data, state_within_epoch(*data)));
+  const StateDict state = state_within_epoch(changing);
+  EXPECT_EQ(
+      error_text<CheckpointError>([&] { resume_within_epoch(changing, state); }),
+      "the training data in epoch 1: the order of the 16 samples differs from that of the saved run; "
+      "expected: the "
+      "same order, because the run was saved within the epoch; resume with the same seed, order_seed and "
+      "sampler, and let Sampler::order() depend on the epoch alone; or resume from the end of an epoch");
+  EXPECT_THROW(resume_within_epoch(mixed, state_within_epoch(shuffled)), CheckpointError);
+  StateDict of_older_version = state;
+  EXPECT_EQ(of_older_version.metadata.erase("progress.order"), 1u);
+  EXPECT_NO_THROW(resume_within_epoch(changing, of_older_version));
+}
+
+TEST(ResumedOrder, OfASecondLoopWithinAnEpochIsThatOfTheFirst) {
+  OrderedData changing({.sampler = std::make_shared<CountedOrders>(false)});
+  Trainer trainer({.max_epochs = 1, .optimizer = sgd(0.01)});
+  trainer.prepare_data(changing);
+  trainer.prepare_model(std::make_shared<Slope>());
+  for (const Batch& batch : trainer.train_batches()) {
+    trainer.train_step(batch);
+    break;
+  }
+  EXPECT_EQ(
+      error_text<DataError>([&] { trainer.train_batches().begin(); }),
+      "Sampler::order in epoch 1: it has returned two orders for the same epoch; expected: a function of the "
+      "epoch alone, so that each rank, each shard and a resumed run take the same samples; draw from a "
+      "generator that is seeded with a fixed seed and the epoch");
 }
 
 }  // namespace
