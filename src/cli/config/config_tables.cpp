@@ -83,6 +83,7 @@ constexpr std::array kTablesOfRanks{"run.",
                                     "checkpoint.resume",
                                     "distributed.timeout_s",
                                     "distributed.max_restarts",
+                                    "checkpoint.every_minutes",
                                     "data.num_workers",
                                     "data.resident"};
 

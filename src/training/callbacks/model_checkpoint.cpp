@@ -306,7 +306,9 @@ void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& res
 }
 
 std::vector<std::pair<std::string, std::string>> ModelCheckpoint::shared_options() const {
-  return value_texts(impl_->options);
+  auto texts = value_texts(impl_->options);
+  std::erase_if(texts, [](const auto& option) { return option.first == "every_minutes"; });  // ranks vote
+  return texts;
 }
 
 }  // namespace kindling
