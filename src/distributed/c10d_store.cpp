@@ -140,7 +140,9 @@ void meet(c10d::Store& store, const LaunchEnvironment& place, const Deadline& de
         {.place = text_of(place),
          .found = "another process has already joined as rank " + std::to_string(place.rank),
          .wanted = "one process for each rank, and a store that no other run uses",
-         .remedy = "give each process a distinct rank"});
+         .remedy =
+             "give each process a distinct rank; restart all ranks if one was restarted alone; wait for "
+             "the end of an earlier run, or set another MASTER_PORT"});
   store.set(joined_key(place.rank), bytes_of("1"));  // wakes those that wait, as add() does not in all stores
   std::vector<std::string> keys;
   for (std::int64_t rank = 0; rank < place.size; ++rank) keys.push_back(joined_key(rank));

@@ -308,7 +308,8 @@ TEST(ProcessGroup, RefusesASecondProcessWithTheSameRankAtOnce) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(error_of_join(place_in(scratch / "store", 1, 2), 10),
             "rank 1 of 2: another process has already joined as rank 1; expected: one process for each rank, "
-            "and a store that no other run uses; give each process a distinct rank");
+            "and a store that no other run uses; give each process a distinct rank; restart all ranks if one "
+            "was restarted alone; wait for the end of an earlier run, or set another MASTER_PORT");
   EXPECT_LT(seconds_since(start), 5);
   on_ranks(groups, [](ProcessGroup& group) { EXPECT_NO_THROW(group.barrier()); });
 }

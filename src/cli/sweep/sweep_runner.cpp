@@ -85,7 +85,8 @@ class Sweep {
   struct Running {
     std::size_t run;
     ChildProcess process;
-    bool was_asked = false;  // to end
+    bool was_asked = false;   // to end
+    bool was_pruned = false;  // by the median rule: a stop has been sent
   };
 
   bool is_stopping() const { return signal_ != 0 || !problem_.empty(); }
@@ -125,7 +126,8 @@ class Sweep {
     if (signal != SIGUSR1) signal_ = signal;
     for (Running& one : running_) {
       if (signal == SIGUSR1 && !one.process.handles(signal)) continue;
-      one.process.send(signal);
+      // A second signal of its parent would end the run before it has saved.
+      if (signal == SIGUSR1 || !std::exchange(one.was_pruned, false)) one.process.send(signal);
       one.was_asked = one.was_asked || signal != SIGUSR1;
     }
   }
@@ -158,8 +160,11 @@ class Sweep {
 
   void stop_bad_runs() {
     if (is_stopping()) return;
-    for (const Running& one : running_)
-      if (results_.stop_by_median(one.run)) one.process.send(SIGTERM);
+    for (Running& one : running_)
+      if (results_.stop_by_median(one.run)) {
+        one.process.send(SIGTERM);
+        one.was_pruned = true;
+      }
   }
 
   void print_heading() const {

@@ -47,6 +47,12 @@ at::Tensor mixed(const at::Tensor& samples, const at::Tensor& partner, const at:
 // Returns the mixed labels. Masks as labels are mixed with their images before.
 at::Tensor mixed_labels(const Batch& batch, const at::Tensor& partner, const at::Tensor& weight,
                         std::int64_t num_classes, const char* place) {
+  if (batch.tensors().size() < 2)
+    throw DataError(
+        {.place = place,
+         .found = "the batch has images alone",
+         .wanted = "labels, which are mixed with their images",
+         .remedy = std::string("remove ") + place + " from the transforms of data without labels"});
   if (batch.labels().dim() >= 3) return batch.labels();
   return mixed(label_probabilities(batch.labels(), num_classes, place), partner, weight);
 }

@@ -29,7 +29,7 @@ namespace {
 void warn_of_skipped_steps(const Record& record) {
   if (const double* steps = record.find("skipped_steps"))
     log_warning("epoch " + std::to_string(record.epoch) + ": " + number_text(*steps) +
-                " steps were skipped because their loss or gradients were not finite");
+                " steps were skipped because their loss or gradients were not finite, or no label counted");
 }
 
 // Within an epoch the position is a number of batches, which means other samples if the number of batches has
@@ -95,7 +95,6 @@ Metrics FitLoop::run() {
   while (!is_done() || is_left_open()) {
     auto metrics = fit_epoch();
     if (metrics) latest = std::move(*metrics);
-    vote_on_stop();
   }
   return latest;
 }
@@ -164,7 +163,9 @@ std::optional<Metrics> FitLoop::fit_epoch(Batches batches) {
     validation = validate(/*at=*/1);
   else
     draw_training();
-  return validation ? std::optional(close_epoch(*validation)) : leave_open();
+  auto metrics = validation ? std::optional(close_epoch(*validation)) : leave_open();
+  vote_on_stop();
+  return metrics;
 }
 
 bool FitLoop::has_batches_left() const {
@@ -458,6 +459,7 @@ StateDict FitLoop::save_point() {
   together("save the state", [&] {  // a callback or a logger may fail on one rank alone
     state_.require_between_steps();
     require_closed_window();
+    if (context_->stop.is_early_stop_requested()) state_.is_early_stop_pending = true;  // by another rank
     state_.save(state);
     if (train_ && train_->is_endless())
       state.metadata[saved_keys::kNumSamples] = std::to_string(num_samples_used());
@@ -491,11 +493,15 @@ void FitLoop::resume(const StateDict& saved) {
   ProcessGroup* const group = context_->group();
   latest_ = {};
   state_.load(own_state(saved, group));
+  context_->stop.set_early_stop_requested(state_.is_early_stop_pending);
   used_ = {
       .samples = find_number<std::int64_t>(saved.metadata, saved_keys::kNumSamples, {.min = 0}).value_or(0),
       .batch = state_.progress.batch};
-  if (const auto order = saved.metadata.find(saved_keys::kOrder); train_ && order != saved.metadata.end())
+  const auto order = saved.metadata.find(saved_keys::kOrder);
+  if (train_ && order != saved.metadata.end()) {
     train_->expect_order(state_.progress.epoch, order->second);
+    train_->seek(state_.progress.epoch, state_.progress.batch);  // throws before anything is taken back
+  }
   warn_of_other_batches(saved, state_.num_train_batches);
   if (!has_own_state(saved, group)) fork_rng(context_->device(), group->rank());
   const RandomStateGuard random_state(context_->device());  // against what is drawn here

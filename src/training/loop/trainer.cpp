@@ -167,7 +167,7 @@ Metrics Trainer::finish_epoch() {
   return guarded(*impl_, kHere, [&] {
     FitLoop& loop = impl_->prepared(kHere, /*needs_data=*/false);
     const Progress& at = impl_->context->state.progress;
-    if (at.batch == 0 && at.phase == Phase::training && !impl_->context->stop.stop_requested())
+    if (at.batch == 0 && at.phase == Phase::training && !loop.is_done())
       throw Error({.place = kHere,
                    .found = "epoch " + std::to_string(at.epoch + 1) + " has no training step yet",
                    .wanted = "at least one train_step() since the previous finish_epoch()",

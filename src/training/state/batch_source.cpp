@@ -164,8 +164,9 @@ void BatchSource::require_order(const Order& known, const std::string& now) {
       {.place = "the training data in epoch " + epoch,
        .found = "the order of the " + num_samples(now) + " samples differs from that of the saved run",
        .wanted = "the same order, because the run was saved within the epoch",
-       .remedy = "resume with the same seed, order_seed and sampler, and let Sampler::order() depend on the "
-                 "epoch alone; or resume from the end of an epoch"});
+       .remedy =
+           "resume with the same seed, order_seed, sampler, and labels or weights that it draws by, and "
+           "let Sampler::order() depend on the epoch alone; or resume from the end of an epoch"});
 }
 
 bool BatchSource::next(Batch& batch) {

@@ -36,7 +36,7 @@ void StopConsensus::count(std::span<const float> sums) noexcept {
   if (sums[diverged] > 0) agreed_ = FitReason::diverged;
   for (std::size_t i = 0; i < kNumReasons && agreed_ == FitReason::finished; ++i)
     if (sums[i] > 0) agreed_ = static_cast<FitReason>(i);
-  wants_early_stop_ = sums[kEarlyStop] > 0;
+  wants_early_stop_ = wants_early_stop_ || sums[kEarlyStop] > 0;  // on a GPU an older vote may come later
   has_save_request_ = has_save_request_ || sums[kSave] > 0;
 }
 

@@ -41,6 +41,8 @@ class StopConsensus {
   bool is_early_stop_requested() const {
     return group_ != nullptr ? wants_early_stop_ : requests_.early_stop();
   }
+  // Sets what all ranks know, such as from a checkpoint.
+  void set_early_stop_requested(bool is_requested) noexcept { wants_early_stop_ = is_requested; }
   // Stops at once, without a vote; on all ranks together.
   void stop_early() noexcept;
 

@@ -388,12 +388,12 @@ TEST(ResumedOrder, IsThatOfTheSavedRunOrRefused) {
   for (OrderedData* data : {&steady, &shuffled, &mixed, &in_order})
     EXPECT_NO_THROW(resume_within_epoch(*data, state_within_epoch(*data)));
   const StateDict state = state_within_epoch(changing);
-  EXPECT_EQ(
-      error_text<CheckpointError>([&] { resume_within_epoch(changing, state); }),
-      "the training data in epoch 1: the order of the 16 samples differs from that of the saved run; "
-      "expected: the "
-      "same order, because the run was saved within the epoch; resume with the same seed, order_seed and "
-      "sampler, and let Sampler::order() depend on the epoch alone; or resume from the end of an epoch");
+  EXPECT_EQ(error_text<CheckpointError>([&] { resume_within_epoch(changing, state); }),
+            "the training data in epoch 1: the order of the 16 samples differs from that of the saved run; "
+            "expected: the "
+            "same order, because the run was saved within the epoch; resume with the same seed, order_seed, "
+            "sampler, and labels or weights that it draws by, and let Sampler::order() depend on the epoch "
+            "alone; or resume from the end of an epoch");
   EXPECT_THROW(resume_within_epoch(mixed, state_within_epoch(shuffled)), CheckpointError);
   StateDict of_older_version = state;
   EXPECT_EQ(of_older_version.metadata.erase("progress.order"), 1u);

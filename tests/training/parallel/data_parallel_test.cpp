@@ -372,6 +372,29 @@ TEST(DataParallel, ValidatesAndStopsEarlyAfterTheSameStepsAsASingleProcess) {
   EXPECT_GT(num_stopped, num_configs() / 2);
 }
 
+TEST(DataParallel, EndsACustomLoopWithTheEpochThatStopsItEarly) {
+  const auto steps_on = [](std::int64_t num_ranks) {
+    std::vector<std::shared_ptr<Module>> models;
+    for (std::int64_t rank = 0; rank < num_ranks; ++rank) models.push_back(small_mlp());
+    std::vector<std::int64_t> steps(models.size());
+    fit_on_ranks(num_ranks, [&](const std::shared_ptr<ProcessGroup>& group, std::int64_t rank) {
+      TensorData data = rank_images(num_ranks);
+      TrainerOptions options = options_for(group);
+      options.max_epochs = 6;
+      options.callbacks = {
+          std::make_shared<EarlyStopping>(EarlyStoppingOptions{.min_delta = 10, .patience = 1})};
+      Trainer trainer(options);
+      trainer.prepare_data(data);
+      trainer.prepare_model(models[static_cast<std::size_t>(rank)]);
+      while (!trainer.is_done()) trainer.fit_epoch();
+      steps[static_cast<std::size_t>(rank)] = trainer.progress().global_step;
+    });
+    return steps;
+  };
+  EXPECT_EQ(steps_on(1), std::vector<std::int64_t>{10});
+  EXPECT_EQ(steps_on(2), (std::vector<std::int64_t>{10, 10}));
+}
+
 TEST(DataParallel, ReportsAnErrorOfOneRankOnTheOthers) {
   struct Failing : Mlp {
     explicit Failing(bool fails) : Mlp(MlpOptions{.hidden = {16}}), fails_(fails) {}

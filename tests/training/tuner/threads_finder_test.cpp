@@ -85,6 +85,7 @@ TEST(ThreadsFinder, MeasuresNothingWithoutAChoice) {
 
 // Ranks that measure for a different number of steps would wait for each other.
 TEST(ThreadsFinderOfRanks, DecideTogether) {
+  const OperatorThreads restored(at::get_num_threads());  // MKL's number belongs to the process
   for (const int of_second : {1, 2}) {
     const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
     std::vector<ThreadsFinderResult> results(2);
