@@ -12,6 +12,7 @@ OMP_NUM_THREADS=1 build/asan/bin/kindling_fake_tests --gtest_filter='-*/fake0:*T
 KINDLING_SOAK_KILLS=${1:-1000} OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='*KilledRun*'
 KINDLING_SOAK_SIGNALS=200 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='*SignalFromExecToExit*:FitProcesses.EndAsDocumented*'
 KINDLING_SOAK_SWEEP_RUNS=24 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='SweepProgram.Killed*'
+KINDLING_SOAK_LABELS=200 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='CountedLabels.*'
 KINDLING_SOAK_RANKS=50 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='DataParallel.ValidatesAndStopsEarly*'
 KINDLING_SOAK_CHANGES=1 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='MidEpochChanges.*'
 KINDLING_SOAK_SAMPLES=83333 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='LoaderGuarantee.*'

@@ -52,6 +52,11 @@ at::Tensor num_right_answers(const at::Tensor& outputs, const at::Tensor& labels
   return num_right.to(at::kFloat).masked_fill_(add_up_to_one(labels).all().logical_not_(), std::nan(""));
 }
 
+bool are_integral_class_numbers(const at::Tensor& outputs, const at::Tensor& labels) {
+  return are_class_numbers(outputs, labels) && labels.scalar_type() != at::kByte &&  // has no -100
+         c10::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
+}
+
 // Pixels, tokens: the numbers of the outputs that are not classes.
 std::int64_t num_answers_of(const at::Tensor& outputs) {
   return outputs.dim() < 2 || outputs.size(1) == 0 ? outputs.numel() : outputs.numel() / outputs.size(1);
@@ -61,7 +66,9 @@ std::int64_t num_answers_of(const at::Tensor& outputs) {
 
 at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
-  return num_right_answers(outputs, labels).to(at::kFloat).div(num_answers_of(outputs));
+  const at::Tensor num_right = num_right_answers(outputs, labels).to(at::kFloat);
+  return are_integral_class_numbers(outputs, labels) ? num_right.div(labels.ne(kNoClass).sum())
+                                                     : num_right.div(num_answers_of(outputs));
 }
 
 Accuracy::Accuracy(AccuracyOptions options) : options_(options) { validate(options_, "Accuracy"); }
@@ -74,6 +81,12 @@ std::optional<std::int64_t> Accuracy::num_answers(const at::Tensor& outputs, con
   const std::int64_t answers = num_answers_of(outputs);
   if (outputs.dim() < 3 || answers == outputs.size(0)) return std::nullopt;
   return answers;
+}
+
+at::Tensor Accuracy::num_counted(const at::Tensor& outputs, const at::Tensor& labels,
+                                 const at::Tensor& num_labels) const {
+  if (options_.ignore_index || !are_integral_class_numbers(outputs, labels)) return {};
+  return num_labels.defined() ? num_labels : labels.ne(kNoClass).sum();
 }
 
 // The cells: wrong, correct, ignored, not a class.
@@ -100,7 +113,7 @@ double Accuracy::compute(std::span<const double> sums, double num_samples) const
   const std::vector<double> cells = sum_of_parts(sums, kPartsOfWeights);
   if (std::isnan(cells[3])) refuse_sums();
   if (options_.ignore_index) refuse_other_labels("accuracy", cells[3], *options_.ignore_index);
-  return cells[1] / (cells[0] + cells[1] + (options_.ignore_index ? 0 : cells[2] + cells[3]));
+  return cells[1] / (cells[0] + cells[1] + (options_.ignore_index ? 0 : cells[3]));
 }
 
 }  // namespace kindling

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/device/transfer_counts.h"
 #include "metrics/epoch_log_sums.h"
 
@@ -78,6 +79,11 @@ void EpochLog::note_replaced(std::size_t column) {
 }
 
 EpochLog::Mark& EpochLog::mark_of(std::size_t column, ValueOptions options) {
+  if (options.weight && !(*options.weight >= 0))
+    throw DataError({.place = "log(\"" + columns_.at(column).name + "\")",
+                     .found = "the weight " + number_text(*options.weight),
+                     .wanted = "a number, at least 0",
+                     .remedy = "pass the number, or the sum of weights, that the value is a mean over"});
   auto found = std::find_if(marks_.begin(), marks_.end(), [&](const Mark& m) { return m.column == column; });
   if (found == marks_.end())
     found = marks_.insert(found, Mark{column, 0, {}, 0});
@@ -101,6 +107,36 @@ void EpochLog::mark(std::size_t column, double value, ValueOptions options) {
   Mark& mark = mark_of(column, options);
   mark.tensor = at::Tensor();
   mark.number = value;
+}
+
+void EpochLog::mark(std::size_t column, const WeightedLoss& value) {
+  mark(column, value.loss);
+  if (value.weight.defined()) weigh(column, value.weight);
+}
+
+void EpochLog::weigh(std::size_t column, const at::Tensor& weight) {
+  const std::string& name = columns_.at(column).name;
+  if (weight.numel() != 1)
+    throw DataError({.place = "log(\"" + name + "\")",
+                     .found = "a weight of " + std::to_string(weight.numel()) + " elements",
+                     .wanted = "one number, at least 0",
+                     .remedy = "pass the sum of the weights"});
+  const auto same =
+      std::ranges::find_if(marks_, [&](const Mark& mark) { return mark.tensor.is_same(weight); });
+  if (same != marks_.end() && columns_[same->column].kind == Kind::internal)
+    return weigh_by(column, same->column);
+  const std::size_t of_weight = this->column("weight of " + name, Kind::internal);
+  mark_of(of_weight, {}).tensor = weight;
+  weigh_by(column, of_weight);
+}
+
+void EpochLog::weigh_by(std::size_t column, std::size_t weight_column) {
+  std::ranges::find(marks_, column, &Mark::column)->weight = weight_in(weight_column);
+}
+
+at::Tensor EpochLog::marked_tensor(std::size_t column) const {
+  const auto found = std::ranges::find(marks_, column, &Mark::column);
+  return found == marks_.end() ? at::Tensor() : found->tensor;
 }
 
 void EpochLog::append(const RowTag& tag) {

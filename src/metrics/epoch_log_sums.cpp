@@ -52,6 +52,12 @@ void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& 
   parts_.emplace_back(place, part.flatten());
 }
 
+void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& metric,
+                    const at::Tensor& part, const at::Tensor& weight) {
+  mark(name, metric, part, ValueOptions{});
+  weigh(column(name, Kind::metric), weight);
+}
+
 void EpochLog::drop_marks() {
   marks_.clear();
   parts_.clear();

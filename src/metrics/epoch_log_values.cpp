@@ -3,9 +3,11 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/tensors/move.h"
 #include "metrics/epoch_log_sums.h"
@@ -43,6 +45,13 @@ std::span<const Number> numbers_of(const StateDict& state, const std::string& na
                     tensor->scalar_type() == c10::CppTypeToScalarType<Number>::value;
   if (!fits) refuse(name, tensor == nullptr ? "it is missing" : "it is not a list of numbers");
   return {tensor->const_data_ptr<Number>(), static_cast<std::size_t>(tensor->numel())};
+}
+
+[[noreturn]] void refuse_weight(const std::string& name, double weight) {
+  throw DataError({.place = "the weight of '" + name + "'",
+                   .found = "it is " + number_text(weight) + " in a batch",
+                   .wanted = "a number, at least 0",
+                   .remedy = "it is the number, or the sum of weights, that the value is a mean over"});
 }
 
 void add_values(NamedValues& to, const EpochLog::Column& column, std::span<const double> sums,
@@ -85,6 +94,14 @@ std::int64_t EpochLog::rows_of_step(std::int64_t row) const {
   return std::find_if(first, steps_.end(), [&](std::int64_t step) { return step != *first; }) - first;
 }
 
+// `values`: of a row, in the order of its slots.
+double EpochLog::weight_of(const Segment& segment, std::size_t slot, const float* values) {
+  const double weight = segment.slots[slot].weight;
+  if (!is_in_column(weight)) return weight < 0 ? segment.first.weight : weight;
+  const auto of_weight = std::ranges::find(segment.slots, column_of(weight), &Slot::column);
+  return of_weight == segment.slots.end() ? 0 : values[of_weight - segment.slots.begin()];
+}
+
 std::optional<double> EpochLog::value(std::int64_t row, std::size_t column, std::int64_t num_rows) const {
   const Column& of = columns_[column];
   double sum = 0, weights = 0;
@@ -97,8 +114,11 @@ std::optional<double> EpochLog::value(std::int64_t row, std::size_t column, std:
         std::find_if(slots.begin(), slots.end(), [&](const Slot& s) { return s.column == column; });
     if (slot == slots.end()) continue;
     const auto width = static_cast<std::int64_t>(slots.size());
-    const double weight = slot->weight < 0 ? segment->first.weight : slot->weight;
-    last = host_values()[segment->first_value + (row - segment->first_row) * width + (slot - slots.begin())];
+    const auto place = static_cast<std::size_t>(slot - slots.begin());
+    const float* values = host_values() + segment->first_value + (row - segment->first_row) * width;
+    const double weight = weight_of(*segment, place, values);
+    if (weight == 0 && is_in_column(slot->weight)) continue;
+    last = values[place];
     sum += of.kind == Kind::metric ? *last : weight * *last;
     weights += weight;
   }
@@ -124,7 +144,9 @@ std::vector<NamedTotal> EpochLog::totals(std::optional<std::size_t> left_out) co
         continue;
       for (std::size_t i = 0; i < slots.size(); ++i) {
         const Slot& slot = slots[i];
-        const double weight = slot.weight < 0 ? segment.first.weight : slot.weight;
+        const double weight = weight_of(segment, i, values);
+        if (weight == 0) continue;  // the value may be NaN
+        if (!(weight > 0)) refuse_weight(columns_[slot.column].name, weight);
         sums[slot.column] +=
             static_cast<double>(values[i]) * (columns_[slot.column].kind == Kind::metric ? 1 : weight);
         weights[slot.column] += weight;
@@ -236,6 +258,11 @@ void EpochLog::load(const StateDict& state, const std::string& prefix, const Met
   load_marks(state, prefix);
 }
 
+void EpochLog::require_weight(double weight, const std::string& prefix) const {
+  if (is_in_column(weight) ? !(-2 - weight < static_cast<double>(columns_.size())) : std::isnan(weight))
+    refuse(prefix, "a value has no weight");
+}
+
 // Loads the marked values of the current row.
 void EpochLog::load_marks(const StateDict& state, const std::string& prefix) {
   const auto marks = numbers_of<double>(state, prefix + "marks");
@@ -243,6 +270,7 @@ void EpochLog::load_marks(const StateDict& state, const std::string& prefix) {
   for (std::size_t i = 0; i < marks.size(); i += kMarkNumbers) {
     if (!(marks[i] >= 0 && marks[i] < static_cast<double>(columns_.size())))
       refuse(prefix, "a mark has no name");
+    require_weight(marks[i + 1], prefix);
     marks_.push_back({static_cast<std::size_t>(marks[i]), marks[i + 1], {}, marks[i + 2]});
   }
 }
@@ -273,6 +301,7 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
     for (std::size_t i = 0; i < num_slots; ++i, ++number, ++weight) {
       const auto column = static_cast<std::size_t>(numbers[number]);
       if (column >= columns_.size()) refuse(prefix, "a value has no name");
+      require_weight(weights[weight], prefix);
       segment.slots.push_back({column, weights[weight]});
     }
     for (std::int64_t row = 0; row < segment.num_rows; ++row) steps_.push_back(of[3] + row);

@@ -16,10 +16,13 @@ MarkedRow::MarkedRow(const EpochLog& log, const MarkedRow& earlier) {
                        .kind = column.kind,
                        .metric = column.metric,
                        .options = {},
+                       .weight_in = {},
                        .tensor = mark.tensor,
                        .is_number = !mark.tensor.defined(),
                        .number = mark.number});
     if (mark.weight >= 0) values_.back().options.weight = mark.weight;
+    if (EpochLog::is_in_column(mark.weight))
+      values_.back().weight_in = log.columns_[EpochLog::column_of(mark.weight)].name;
   }
   for (const auto& [place, part] : log.parts_) {
     const EpochLog::Column& column = log.columns_[log.sums_[place].column];
@@ -27,6 +30,7 @@ MarkedRow::MarkedRow(const EpochLog& log, const MarkedRow& earlier) {
                        .kind = EpochLog::Kind::metric,
                        .metric = column.metric,
                        .options = {},
+                       .weight_in = {},
                        .tensor = part,
                        .is_number = false,
                        .number = 0});
@@ -40,7 +44,8 @@ MarkedRow::MarkedRow(const EpochLog& log, const MarkedRow& earlier) {
 
 bool MarkedRow::Value::is_same_but_tensor(const Value& other) const {
   return name == other.name && kind == other.kind && metric == other.metric &&
-         options.weight == other.options.weight && is_number == other.is_number &&
+         options.weight == other.options.weight && weight_in == other.weight_in &&
+         is_number == other.is_number &&
          (!is_number || std::bit_cast<std::uint64_t>(number) == std::bit_cast<std::uint64_t>(other.number));
 }
 
@@ -60,6 +65,10 @@ void MarkedRow::mark_in(EpochLog& log, std::span<const at::Tensor> tensors) cons
       log.mark(value.name, value.metric, *next++, value.options);
     else
       log.mark(log.column(value.name, value.kind), *next++, value.options);
+    if (value.weight_in.empty()) continue;
+    const std::size_t column = log.column(value.name, value.kind);
+    std::ranges::find(log.marks_, column, &EpochLog::Mark::column)->weight =
+        EpochLog::weight_in(log.column(value.weight_in, EpochLog::Kind::internal));
   }
 }
 

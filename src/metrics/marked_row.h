@@ -30,6 +30,7 @@ class MarkedRow {
     EpochLog::Kind kind;
     std::shared_ptr<const Metric> metric;
     ValueOptions options;
+    std::string weight_in;  // the name of the internal column that has the weight; empty: none
     at::Tensor tensor;
     bool is_number;
     double number;

@@ -24,6 +24,8 @@ std::optional<std::int64_t> Metric::num_answers(const at::Tensor&, const at::Ten
   return std::nullopt;
 }
 
+at::Tensor Metric::num_counted(const at::Tensor&, const at::Tensor&, const at::Tensor&) const { return {}; }
+
 NamedValues Metric::values(std::span<const double> sums, double num_samples) const {
   return {{"", compute(sums, num_samples)}};
 }

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 
@@ -13,6 +14,7 @@
 #include "kindling/base/error.h"
 #include "kindling/metrics/accuracy.h"
 #include "metrics/class_labels.h"
+#include "nn/class_loss.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -46,9 +48,18 @@ at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels)
   const bool by_number = labels.scalar_type() == at::kLong && are_class_numbers(outputs, labels);
   if (!by_number && !are_class_probabilities(outputs, labels))
     refuse_class_labels("Classifier::loss", outputs, labels);
+  const at::Tensor weights = class_weights_.defined() ? weights_like(outputs) : at::Tensor();
   try {
-    if (!class_weights_.defined()) return at::cross_entropy_loss(outputs, labels);
-    return at::cross_entropy_loss(outputs, labels, weights_like(outputs));
+    if (!by_number) {  // a mean over rows, also with class weights
+      const at::Tensor value = at::cross_entropy_loss(outputs, labels, weights);
+      if (!weights.defined() && outputs.dim() == 2) return value;
+      const auto num_rows = static_cast<double>(outputs.numel() / outputs.size(1));
+      return weighted(
+          {value, at::full({}, num_rows, outputs.options().dtype(at::kFloat).requires_grad(false))});
+    }
+    const WeightedLoss loss = cross_entropy(outputs, labels, weights);
+    if (!weights.defined()) keep_num_labels(labels, loss.weight);
+    return weighted(loss);
   } catch (const c10::Error& error) {
     if (const auto label = label_out_of_range(error)) refuse_label(*this, *label, outputs);
     throw;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "kindling/base/error.h"
 #include "kindling/base/name_pattern.h"
@@ -83,6 +84,34 @@ at::Tensor Module::loss(const at::Tensor&, const at::Tensor&) {
   refuse(*this, "loss", "override loss() or the steps that call it");
 }
 
+WeightedLoss Module::weighted_loss(const at::Tensor& outputs, const at::Tensor& labels) {
+  const at::Tensor of_step = std::exchange(facts_.weight, {});
+  const bool was_weighing = std::exchange(is_weighing_, true);
+  WeightedLoss result{.loss = {}};
+  try {
+    result.loss = loss(outputs, labels);
+  } catch (...) {
+    is_weighing_ = was_weighing;
+    throw;
+  }
+  is_weighing_ = was_weighing;
+  result.weight = std::exchange(facts_.weight, of_step);
+  return result;
+}
+
+at::Tensor Module::weighted(const WeightedLoss& loss) {
+  if (is_weighing_ || view_.log() != nullptr) facts_.weight = loss.weight;
+  return loss.loss;
+}
+
+at::Tensor Module::take_loss_weight() { return std::exchange(facts_, {}).weight; }
+
+void Module::keep_num_labels(const at::Tensor& labels, const at::Tensor& number) {
+  if (view_.log() == nullptr) return;
+  facts_.labels = labels;
+  facts_.num_labels = number;
+}
+
 at::Tensor Module::training_step(const Batch& batch) {
   const at::Tensor outputs = forward_inputs(batch);
   const at::Tensor to_minimise = loss(outputs, batch.labels());
@@ -92,13 +121,13 @@ at::Tensor Module::training_step(const Batch& batch) {
 
 void Module::validation_step(const Batch& batch) {
   const at::Tensor outputs = forward_inputs(batch);
-  plot("loss", loss(outputs, batch.labels()), /*train=*/false);
+  plot("loss", weighted_loss(outputs, batch.labels()), /*train=*/false);
   measure(Stage::val, outputs, batch.labels());
 }
 
 void Module::test_step(const Batch& batch) {
   const at::Tensor outputs = forward_inputs(batch);
-  log("test_loss", loss(outputs, batch.labels()));
+  log("test_loss", weighted_loss(outputs, batch.labels()));
   measure(Stage::test, outputs, batch.labels());
 }
 
@@ -112,6 +141,10 @@ void Module::log(std::string_view name, const at::Tensor& value, ValueOptions op
 
 void Module::log(std::string_view name, double value, ValueOptions options) const {
   if (EpochLog* const to = view_.log()) to->mark(to->column(name), value, options);
+}
+
+void Module::log(std::string_view name, const WeightedLoss& value) const {
+  if (EpochLog* const to = view_.log()) to->mark(to->column(name), value);
 }
 
 void Module::add_metric(std::string name, std::shared_ptr<const Metric> metric) {
@@ -158,14 +191,26 @@ void Module::measure(Stage stage, const NamedMetric& by, const at::Tensor& outpu
   if (weights.defined())
     return to->mark(name, by.metric, by.metric->update_weighted(outputs, labels, weights));
   const at::Tensor part = by.metric->update(outputs, labels);
+  const at::Tensor known = labels.is_same(facts_.labels) ? facts_.num_labels : at::Tensor();
+  if (part.numel() == 1)
+    if (const at::Tensor counted = by.metric->num_counted(outputs, labels, known); counted.defined())
+      return to->mark(name, by.metric, part, counted);
   const auto answers = part.numel() == 1 ? by.metric->num_answers(outputs, labels) : std::nullopt;
   to->mark(name, by.metric, part, {.weight = answers});
 }
 
 void Module::plot(std::string_view key, const at::Tensor& value, bool train) {
-  const std::string name = (train ? "train_" : "val_") + std::string(key);
+  log(plotted_name(key, train), value);
+}
+
+void Module::plot(std::string_view key, const WeightedLoss& value, bool train) {
+  log(plotted_name(key, train), value);
+}
+
+std::string Module::plotted_name(std::string_view key, bool train) {
+  std::string name = (train ? "train_" : "val_") + std::string(key);
   if (!is_plotted(name)) plotted_.push_back(name);
-  log(name, value);
+  return name;
 }
 
 bool Module::is_plotted(std::string_view name) const {

@@ -12,23 +12,26 @@
 namespace kindling {
 
 // Returns the fraction of correct top-1 predictions: the samples whose largest output is the one of their
-// label. Takes outputs [batch, classes, …] and labels [batch, …] (class numbers), or class probabilities of
-// the outputs' shape, whose largest counts. Returns a float32 scalar on the same device; NaN if such
-// probabilities do not add up to 1, as those of several classes at once (multi-label) do not. Not
+// label. Takes outputs [batch, classes, …] and labels [batch, …] (class numbers; -100 is ignored), or class
+// probabilities of the outputs' shape, whose largest counts. Returns a float32 scalar on the same device; NaN
+// if no label counts, or if such probabilities do not add up to 1, as those of several classes at once
+// (multi-label) do not. Not
 // differentiable; the host does not wait. Throws DataError for labels of another shape.
 KINDLING_API at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels);
 
 struct AccuracyOptions {
   std::optional<std::int64_t> ignore_index{};
 
-  static constexpr auto fields = kindling::fields(
-      kindling::field("ignore_index", &AccuracyOptions::ignore_index,
-                      {.doc = "label that is not counted; absent: all labels count", .example = "-100"}));
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "ignore_index", &AccuracyOptions::ignore_index,
+      {.doc = "label that is not counted; absent: -100, and other labels that are not a class "
+              "count as wrong",
+       .example = "-100"}));
 };
 
 // The fraction of correct top-1 predictions over all answers of an epoch (one per sample, or one per pixel or
-// token); with weights, the fraction of the weight. Without an ignore_index, a label that is not a class
-// (such as -100) counts as a wrong answer.
+// token); with weights, the fraction of the weight. The label -100 is ignored, as by the loss. Without an
+// ignore_index, another label that is not a class counts as a wrong answer.
 //
 // A batch without weights and without an ignore_index adds one number, how many answers are right, which is
 // also logged for its step. Others add float64 [3, 4]; outputs and labels may then have all forms that
@@ -43,6 +46,8 @@ class KINDLING_API Accuracy : public Metric {
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   std::optional<std::int64_t> num_answers(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  at::Tensor num_counted(const at::Tensor& outputs, const at::Tensor& labels,
+                         const at::Tensor& num_labels) const override;
   // Throws DataError for labels of the outputs' shape that do not add up to 1, and if there is an
   // ignore_index and a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;

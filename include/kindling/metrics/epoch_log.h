@@ -16,6 +16,7 @@
 #include "kindling/device/device.h"
 #include "kindling/metrics/logged_values.h"
 #include "kindling/metrics/metric.h"
+#include "kindling/metrics/weighted_loss.h"
 #include "kindling/tensors/state_dict.h"
 
 namespace kindling {
@@ -53,11 +54,21 @@ class KINDLING_API EpochLog {
   void mark(std::string_view name, const at::Tensor& value, ValueOptions options = {}) {
     mark(column(name), value, options);
   }
+  // Adds a mean with its weight, which may be on the device, too: it takes a column of Kind::internal. Rows
+  // of weight 0 do not count, whatever their value.
+  void mark(std::size_t column, const WeightedLoss& value);
   // Adds a batch's contribution to a metric: a single number as a value of the row, weighted by what it adds
   // to compute()'s num_samples; a larger tensor to sums on the device. Throws DataError if the shape differs
   // from earlier ones.
   void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part,
             ValueOptions options = {});
+  // The same for a single number, whose weight may be on the device.
+  void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part,
+            const at::Tensor& weight);
+  // Takes the value of another marked column (Kind::internal) as the weight of a marked one.
+  void weigh_by(std::size_t column, std::size_t weight_column);
+  // Returns the tensor that is marked in the current row; undefined: none is.
+  at::Tensor marked_tensor(std::size_t column) const;
   // Keeps what has been added to sums since the last call, or reverts it if `skipped`, a number on the
   // device, is not 0. Keeps it if `skipped` is undefined.
   void commit_sums(const at::Tensor& skipped);
@@ -108,14 +119,17 @@ class KINDLING_API EpochLog {
   friend class MarkedRow;
   struct Mark {
     std::size_t column;
-    double weight;  // negative: the row's
+    double weight;  // -1: the row's; below: the value of another column of the row, see weight_in()
     at::Tensor tensor;
     double number;  // if there is no tensor
   };
   struct Slot {
     std::size_t column;
-    double weight;
+    double weight;  // as of a mark
   };
+  static double weight_in(std::size_t column) noexcept { return -2 - static_cast<double>(column); }
+  static bool is_in_column(double weight) noexcept { return weight <= -2; }
+  static std::size_t column_of(double weight) noexcept { return static_cast<std::size_t>(-2 - weight); }
   // Consecutive rows with the same slots and weight.
   struct Segment {
     std::int64_t first_row, num_rows, first_value;
@@ -127,6 +141,9 @@ class KINDLING_API EpochLog {
   void add_parts();
   bool has_rows_of(std::size_t column) const;
   Mark& mark_of(std::size_t column, ValueOptions options);
+  void weigh(std::size_t column, const at::Tensor& weight);  // a marked value
+  void require_weight(double weight, const std::string& prefix) const;
+  static double weight_of(const Segment& segment, std::size_t slot, const float* values);
   void note_replaced(std::size_t column);
   Segment& segment_for(const RowTag& tag);
   void grow(std::int64_t values);

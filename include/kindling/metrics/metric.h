@@ -34,6 +34,12 @@ class KINDLING_API Metric {
   // that add a single number without weights. The default returns nothing: samples count.
   virtual std::optional<std::int64_t> num_answers(const at::Tensor& outputs, const at::Tensor& labels) const;
 
+  // Returns how many answers of a batch count if only the device knows: one number there. Called instead of
+  // num_answers() if it is defined. `num_labels`: the number of labels that are not ignored (-100), if the
+  // loss has just counted them; else undefined. The default returns an undefined tensor.
+  virtual at::Tensor num_counted(const at::Tensor& outputs, const at::Tensor& labels,
+                                 const at::Tensor& num_labels) const;
+
   // Returns the number: from the sums (row by row) that the batches have added, in double precision, and from
   // the number of their samples (of their answers if num_answers() returns them). NaN if it is undefined.
   virtual double compute(std::span<const double> sums, double num_samples) const = 0;

@@ -17,8 +17,9 @@ class KINDLING_API Classifier : public Module {
   Classifier();
   ~Classifier() override;
 
-  // Returns the mean over the batch, with class weights as PyTorch does: labels are weighted by
-  // Σ weight·loss / Σ weight, class probabilities by class. Throws DataError for labels of another shape or
+  // Returns the mean over the labels that count (-100 is ignored), with class weights as PyTorch does: labels
+  // are weighted by Σ weight·loss / Σ weight, class probabilities by class. Reports their weight, see
+  // weighted(). Throws DataError for labels of another shape or
   // dtype and for another number of classes than of weights; checks only shapes and dtypes.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
   // Returns the fraction of correct top-1 predictions, a float scalar on the device of the outputs.
@@ -31,12 +32,11 @@ class KINDLING_API Classifier : public Module {
   // CrossEntropyLoss. Takes floating-point numbers [classes], finite, at least 0 and not all 0; copies them
   // to the CPU as float64. Undefined: no weights. They are options, not part of the state dict: set them
   // again before a resumed fit or an evaluation, but not during a fit. For weights that balance the classes,
-  // see balanced_class_weights() in sampler.h. Fits refuse them where a step adds up several losses (several
-  // ranks, gradient_shards, accumulate_grad_batches), because the mean of weighted means is not the weighted
-  // mean. Over the batches of a validation, the logged loss is the mean weighted by samples. As in PyTorch,
-  // the loss of a batch whose labels all have the weight 0 is NaN. A subclass with its own loss() or
-  // training_step() applies them itself; a fit warns if loss() above never ran. Throws ConfigError, and then
-  // keeps the weights that were set before.
+  // see balanced_class_weights() in sampler.h. A step of several batches, ranks or shards has the gradient of
+  // the weighted mean over all of its labels, and logged means of the loss are weighted means over all
+  // labels, whatever the batches. As in PyTorch, the loss of a batch whose labels all have the weight 0 is
+  // NaN. A subclass with its own loss() or training_step() applies them itself; a fit warns if loss() above
+  // never ran. Throws ConfigError, and then keeps the weights that were set before.
   void set_class_weights(const at::Tensor& weights);
   const at::Tensor& class_weights() const noexcept { return class_weights_; }
   bool has_weighted_loss() const override { return class_weights_.defined(); }

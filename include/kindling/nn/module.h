@@ -18,6 +18,7 @@
 #include "kindling/data/stage.h"
 #include "kindling/metrics/metric.h"
 #include "kindling/metrics/progress_board.h"
+#include "kindling/metrics/weighted_loss.h"
 #include "kindling/nn/trainer_view.h"
 #include "kindling/optim/optimizer.h"
 #include "kindling/tensors/batch.h"
@@ -40,8 +41,17 @@ class KINDLING_API Module : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& input);
   // Computes the outputs of a batch. The default passes the first tensor of the batch to forward().
   virtual at::Tensor forward_inputs(const Batch& batch);
-  // Returns the mean loss over the batch, a scalar. The default throws Error.
+  // Returns the mean loss over the batch, a scalar. The default throws Error. A mean over something else than
+  // the samples calls weighted() for what it returns.
   virtual at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels);
+  // Returns loss() with its weight.
+  WeightedLoss weighted_loss(const at::Tensor& outputs, const at::Tensor& labels);
+  // Returns the loss and keeps its weight, for loss() and training_step(): return weighted({loss, weight}).
+  // The logged means of losses are weighted by it, and so are the parts of a step. Of several calls in a step
+  // the last one counts. Does nothing outside of a trainer's loops.
+  at::Tensor weighted(const WeightedLoss& loss);
+  // For trainers: returns the weight that has been kept since the last call, if there is one.
+  at::Tensor take_loss_weight();
 
   // Returns the scalar to minimise for one batch; the trainer logs it as train_loss. The default returns
   // loss(forward_inputs(batch), labels) and updates the model's metrics.
@@ -70,9 +80,8 @@ class KINDLING_API Module : public torch::nn::Module {
   virtual bool updates_manually() const { return false; }
   virtual NamedOptimizers configure_named_optimizers() { return {}; }
 
-  // True if loss() is now a weighted mean over the batch, such as one with class weights: the mean of the
-  // losses of several batches is then not the loss of all their samples, and fits refuse options with which a
-  // step adds up several losses.
+  // True if loss() is now a weighted mean over the batch, such as one with class weights. If a step then adds
+  // up several losses, fits refuse one without a weight, see weighted().
   virtual bool has_weighted_loss() const { return false; }
 
   // Logs a scalar of a step, on any device, without reading it. The trainer writes it to its log on the
@@ -81,6 +90,8 @@ class KINDLING_API Module : public torch::nn::Module {
   // appears as <name> and val_<name>.
   void log(std::string_view name, const at::Tensor& value, ValueOptions options = {}) const;
   void log(std::string_view name, double value, ValueOptions options = {}) const;
+  // The same for a mean with the weight of a batch, both on any device, such as weighted_loss().
+  void log(std::string_view name, const WeightedLoss& value) const;
 
   // Adds a metric that the default steps update, logged as train_<name>, val_<name> (also plotted) and
   // test_<name>. Replaces an earlier metric of that name.
@@ -109,6 +120,7 @@ class KINDLING_API Module : public torch::nn::Module {
   // num_train_batches for a training batch, epoch + 1 for a validation. Sanity checks and evaluations
   // outside of fit are not plotted.
   void plot(std::string_view key, const at::Tensor& value, bool train);
+  void plot(std::string_view key, const WeightedLoss& value, bool train);
   bool is_plotted(std::string_view name) const;
   // Points per epoch of each curve, each the mean over equally many batches; 0: none.
   std::int64_t plot_train_per_epoch = 2, plot_valid_per_epoch = 1;
@@ -152,7 +164,15 @@ class KINDLING_API Module : public torch::nn::Module {
   void set_trainer(TrainerView view) { view_ = std::move(view); }
   ThreadOwner& thread_owner() noexcept { return thread_owner_; }  // for trainers: one at a time uses a model
 
+ protected:
+  // Keeps how many class numbers are not ignored, for the metrics of the same labels in this step.
+  void keep_num_labels(const at::Tensor& labels, const at::Tensor& number);
+
  private:
+  // Facts that the loss of a step has found out; cleared at the end of the step.
+  struct LossFacts {
+    at::Tensor weight, labels, num_labels;
+  };
   struct NamedMetric {
     std::shared_ptr<const Metric> metric;
     std::string name;
@@ -161,12 +181,15 @@ class KINDLING_API Module : public torch::nn::Module {
 
   void measure(Stage stage, const NamedMetric& by, const at::Tensor& outputs, const at::Tensor& labels,
                const at::Tensor& weights);
+  std::string plotted_name(std::string_view key, bool train);
   std::string name_of(const torch::nn::Module& layer) const;
   void set_frozen(const std::vector<std::string>& patterns, bool frozen, const char* caller);
 
   TrainerView view_;
   ThreadOwner thread_owner_;
   std::set<std::string> frozen_;
+  LossFacts facts_;
+  bool is_weighing_ = false;  // weighted_loss() is running
   std::vector<NamedMetric> metrics_;
   std::vector<std::string> plotted_{"train_loss"};
   std::shared_ptr<ProgressBoard> board_;

@@ -179,10 +179,8 @@ class FitCheck {
   // Returns false for an error.
   bool check_class_weights() {
     if (!fit_.model || !fit_.is_data_complete) return true;
-    return findings_.collect("model.class_weights", [&] {
-      give_class_weights(fit_.config, *fit_.model, *fit_.data);
-      require_one_loss_per_step(*fit_.model, fit_.trainer, options_.num_ranks);
-    });
+    return findings_.collect("model.class_weights",
+                             [&] { give_class_weights(fit_.config, *fit_.model, *fit_.data); });
   }
 
   // Returns a model for a trial.

@@ -6,7 +6,6 @@
 #include <ATen/ops/huber_loss.h>
 #include <ATen/ops/l1_loss.h>
 #include <ATen/ops/mse_loss.h>
-#include <ATen/ops/nll_loss_nd.h>
 #include <ATen/ops/smooth_l1_loss.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "kindling/base/suggest.h"
 #include "kindling/metrics/accuracy.h"
 #include "metrics/class_labels.h"
+#include "nn/class_loss.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -175,7 +175,10 @@ at::Tensor ExportedModule::loss(const at::Tensor& outputs, const at::Tensor& lab
   const std::string& name = options_.loss;
   if (is_classification_loss(name)) {
     const auto [by_class, wanted] = with_classes_second(outputs, labels);
-    return name == "nll" ? at::nll_loss_nd(by_class, wanted) : at::cross_entropy_loss(by_class, wanted);
+    if (wanted.scalar_type() != at::kLong) return at::cross_entropy_loss(by_class, wanted);
+    const WeightedLoss loss = name == "nll" ? nll(by_class, wanted) : cross_entropy(by_class, wanted, {});
+    keep_num_labels(wanted, loss.weight);
+    return weighted(loss);
   }
   if (is_loss_output()) return outputs;
   if (!labels.is_floating_point() || outputs.sizes() != labels.sizes())
@@ -190,10 +193,14 @@ at::Tensor ExportedModule::loss(const at::Tensor& outputs, const at::Tensor& lab
 at::Tensor ExportedModule::training_step(const Batch& batch) { return step(Stage::train, batch); }
 
 void ExportedModule::validation_step(const Batch& batch) {
-  plot("loss", step(Stage::val, batch), /*train=*/false);
+  const at::Tensor loss = step(Stage::val, batch);
+  plot("loss", WeightedLoss{loss, take_loss_weight()}, /*train=*/false);
 }
 
-void ExportedModule::test_step(const Batch& batch) { log("test_loss", step(Stage::test, batch)); }
+void ExportedModule::test_step(const Batch& batch) {
+  const at::Tensor loss = step(Stage::test, batch);
+  log("test_loss", WeightedLoss{loss, take_loss_weight()});
+}
 
 at::Tensor ExportedModule::step(Stage stage, const Batch& batch) {
   const at::Tensor outputs = forward_inputs(batch);

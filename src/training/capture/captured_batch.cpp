@@ -65,7 +65,21 @@ std::vector<at::Tensor> BatchResults::all() const {
   return all;
 }
 
-void CapturedBatch::take_seed_of(const at::Tensor& loss) { seed_ = at::empty_like(loss.detach()); }
+void CapturedBatch::take_seed_of(const at::Tensor& loss) {
+  seed_ = at::empty_like(loss.detach());
+  if (!seed_.is_cpu()) unit_ = at::ones({}, at::dtype(at::kFloat).device(seed_.device()));
+}
+
+void CapturedBatch::set_weight_unit(double unit) {
+  if (unit == weight_unit_) return;
+  weight_unit_ = unit;
+  if (unit != 0) unit_.fill_(unit);
+}
+
+at::Tensor CapturedBatch::start(const at::Tensor& weight) const {
+  if (weight_unit_ == 0) return seed_;
+  return seed_ * weight.div(unit_).to(seed_.scalar_type()).view(seed_.sizes());
+}
 
 void CapturedBatch::set_seed(const at::Tensor& value, double factor) {
   const at::NoGradGuard no_grad;
@@ -76,6 +90,7 @@ void CapturedBatch::set_seed(const at::Tensor& value, double factor) {
 std::vector<at::Tensor> CapturedBatch::inputs(const Batch& batch) const {
   std::vector<at::Tensor> inputs(batch.tensors().begin(), batch.tensors().end());
   inputs.push_back(seed_);
+  if (unit_.defined()) inputs.push_back(unit_);
   return inputs;
 }
 

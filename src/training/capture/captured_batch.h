@@ -63,6 +63,11 @@ class CapturedBatch {
   const at::Tensor& seed() const noexcept { return seed_; }
   double seed_factor() const noexcept { return seed_factor_; }
   void set_seed(const at::Tensor& value, double factor);
+  // On a device a seed may be times the weight of the loss over a number, whose memory replays read, too. 0:
+  // it is not.
+  void set_weight_unit(double unit);
+  // Returns what backward starts from, for a loss with this weight.
+  at::Tensor start(const at::Tensor& weight) const;
 
   Recording begin_recording(const Batch& batch, const ModelFingerprint& look, Device device) const;
   void end_recording(Recording recording, const BatchResults& results);
@@ -92,6 +97,8 @@ class CapturedBatch {
   std::string step_kernels_;
   at::Tensor seed_;
   double seed_factor_ = 0;  // the factor that the seed was filled with
+  at::Tensor unit_;         // on a device
+  double weight_unit_ = 0;  // with which it was filled
   std::vector<Recording> recordings_;
   std::optional<MarkedRow> former_row_;
   MarkedRow row_;

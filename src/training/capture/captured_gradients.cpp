@@ -123,19 +123,19 @@ CapturedGradients::CapturedGradients(const StepContext& context)
   if (const Device device = context.device(); !device.is_cpu()) side_ = new_side_stream(device);
 }
 
-at::Tensor CapturedGradients::compute(const Batch& batch, bool begins_window, double factor) {
+at::Tensor CapturedGradients::compute(const Batch& batch, bool begins_window, const SeedOf& seed_of) {
   OperatorRecorder::refuse("it trains another model");  // in a step of another trainer that is being recorded
   if (state_.optimizer->needs_closure() && !is_off_)
     give_up("the optimizer evaluates the loss several times");
-  if (is_off_) return compute_eagerly(batch, begins_window, factor);
+  if (is_off_) return compute_eagerly(batch, begins_window, seed_of);
   if (begins_window) state_.optimizer->zero_grad();
   if (CapturedBatch* const latest = std::exchange(latest_, nullptr))
     if (const std::string reason = latest->capture_obstacle(); !reason.empty()) give_up(reason);
   if (has_changed()) start_over();
-  if (is_off_ || waits_for_answer()) return compute_eagerly(batch, /*begins_window=*/false, factor);
+  if (is_off_ || waits_for_answer()) return compute_eagerly(batch, /*begins_window=*/false, seed_of);
   CapturedBatch* const recorded = is_off_ ? nullptr : recorded_like(batch);
-  if (recorded == nullptr) return compute_eagerly(batch, /*begins_window=*/false, factor);
-  return advance(*recorded, batch, factor);
+  if (recorded == nullptr) return compute_eagerly(batch, /*begins_window=*/false, seed_of);
+  return advance(*recorded, batch, seed_of);
 }
 
 // A model may get other layers, weights or modes at any time; its recordings are then invalid. They also
@@ -169,41 +169,42 @@ CapturedBatch* CapturedGradients::recorded_like(const Batch& batch) {
   return nullptr;
 }
 
-at::Tensor CapturedGradients::advance(CapturedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::advance(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of) {
   if (running_ != nullptr && running_ != &recorded)
     std::exchange(running_, nullptr)->release(StepReplay::Memory::all);
   std::optional<SideStream> on_side;
   if (side_ && recorded.replay() == nullptr) on_side.emplace(*side_);
-  if (!recorded.seed().defined()) return warm_up(recorded, batch, factor);
-  if (recorded.replay() == nullptr && !recorded.is_recorded()) return record(recorded, batch, factor);
+  if (!recorded.seed().defined()) return warm_up(recorded, batch, seed_of);
+  if (recorded.replay() == nullptr && !recorded.is_recorded()) return record(recorded, batch, seed_of);
   running_ = &recorded;
   const bool is_first = recorded.replay() == nullptr;
   if (!is_first && recorded.replay()->has_lost_tensors()) {
     start_over();
-    return compute_eagerly(batch, /*begins_window=*/false, factor);
+    return compute_eagerly(batch, /*begins_window=*/false, seed_of);
   }
   if (!is_first && recorded.replay()->is_lent())
-    return compute_eagerly(batch, /*begins_window=*/false, factor);
+    return compute_eagerly(batch, /*begins_window=*/false, seed_of);
   const bool is_new_epoch = std::exchange(checked_in_epoch_, state_.progress.epoch) != state_.progress.epoch;
   if (is_first || is_new_epoch || ++num_unchecked_ >= kMostUnchecked) {
     num_unchecked_ = 0;
-    return checked(recorded, batch, factor);
+    return checked(recorded, batch, seed_of);
   }
-  return replay(recorded, batch, factor);
+  return replay(recorded, batch, seed_of);
 }
 
 // An autograd graph that stays alive belongs to the stream on which it was created, and a recording must not
 // query that stream.
-at::Tensor CapturedGradients::compute_eagerly(const Batch& batch, bool begins_window, double factor) {
-  const at::Tensor loss = BatchGradients::compute(batch, begins_window, factor);
+at::Tensor CapturedGradients::compute_eagerly(const Batch& batch, bool begins_window, const SeedOf& seed_of) {
+  const at::Tensor loss = BatchGradients::compute(batch, begins_window, seed_of);
   return side_ ? loss.detach() : loss;
 }
 
-at::Tensor CapturedGradients::warm_up(CapturedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::warm_up(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of) {
   const auto before = states_of_gradients(fingerprint_->parameters());
   at::Tensor loss = forward(batch, /*begins_window=*/false);
   const bool is_forward = states_of_gradients(fingerprint_->parameters()) == before;
-  backward(loss, factor);
+  const at::Tensor weight = weight_in(state_.log);
+  backward(loss, seed_of(weight), weight);
   recorded.take_seed_of(loss);
   // Within an accumulation window such gradients would be added in a different order.
   if (!is_forward) give_up("its forward pass computes gradients itself");
@@ -221,8 +222,8 @@ bool CapturedGradients::trains_unregistered(const at::Tensor& loss, const Record
   });
 }
 
-BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
-                                              Recording* recording) {
+BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch& recorded,
+                                              const SeedOf& seed_of, Recording* recording) {
   GradientsApart apart(fingerprint_->parameters());
   const MarkedRow before(state_.log);  // what callbacks have logged
   BatchResults results;
@@ -232,7 +233,9 @@ BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch&
   recorder.reset();
   if (recording != nullptr && trains_unregistered(results.loss, *recording))
     recording->refuse("it computes the gradient of a tensor that is not registered in the model");
-  fill_seed(recorded, results.loss, factor);
+  const at::Tensor weight = weight_in(state_.log);
+  const LossSeed of = seed_of(weight);
+  fill_seed(recorded, results.loss, of);
   results.row = MarkedRow(state_.log, before);
   results.logged = results.row.take_tensors();
   if (recording != nullptr) {
@@ -241,53 +244,57 @@ BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch&
   }
   {
     const ActivityScope scope(&context_.clock, Activity::backward);
-    results.loss.backward(recorded.seed());
+    results.loss.backward(recorded.start(weight));
   }
   recorder.reset();
-  results.gradients = apart.join();
+  results.gradients = of.skips_backward ? apart.take() : apart.join();
   if (side_) results.loss = results.loss.detach();
   return results;
 }
 
-BatchResults CapturedGradients::compute_unseen(const Batch& batch, const at::Tensor& seed) {
+BatchResults CapturedGradients::compute_unseen(const Batch& batch, const CapturedBatch& recorded) {
   GradientsApart apart(fingerprint_->parameters());
   const MutedLog muted(context_.calls, context_.device());
   BatchResults results;
   results.loss = forward(batch, /*begins_window=*/false);
+  const at::Tensor weight = weight_in(*context_.calls.log);
   results.row = MarkedRow(muted.log());
   results.logged = results.row.take_tensors();
-  results.loss.backward(seed);
+  results.loss.backward(recorded.start(weight));
   results.gradients = apart.take();
   return results;
 }
 
-void CapturedGradients::fill_seed(CapturedBatch& recorded, const at::Tensor& loss, double factor) {
-  if (!state_.scaler && recorded.seed_factor() == factor) return;
-  recorded.set_seed(seed(loss, factor), factor);
+void CapturedGradients::fill_seed(CapturedBatch& recorded, const at::Tensor& loss, const LossSeed& of) {
+  recorded.set_weight_unit(of.weight_unit);
+  if (!state_.scaler && recorded.seed_factor() == of.factor) return;
+  recorded.set_seed(seed(loss, of.factor), of.factor);
 }
 
-at::Tensor CapturedGradients::record(CapturedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::record(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of) {
   if (const std::string reason = OperatorRecorder::capture_obstacle(); !reason.empty()) {
     give_up(reason, LogLevel::info);  // the process has already logged a warning
-    return compute_eagerly(batch, /*begins_window=*/false, factor);
+    return compute_eagerly(batch, /*begins_window=*/false, seed_of);
   }
   const BackwardOnThisThread where_it_is_recorded;
   Recording recording = recorded.begin_recording(batch, *fingerprint_, state_.log.device());
-  const BatchResults results = compute_apart(batch, recorded, factor, &recording);
+  const BatchResults results = compute_apart(batch, recorded, seed_of, &recording);
   recorded.end_recording(std::move(recording), results);
   latest_ = &recorded;
   return results.loss;
 }
 
-at::Tensor CapturedGradients::replay(CapturedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::replay(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of) {
   at::Tensor loss;
   {
     const ActivityScope scope(&context_.clock, Activity::forward);
     loss = forward_of(recorded, batch);
   }
   const ActivityScope scope(&context_.clock, Activity::backward);
-  fill_seed(recorded, loss, factor);
+  const LossSeed of = seed_of(weight_in(state_.log));
   const bool is_alone = batches_per_step(context_.options) == 1;
+  if (of.skips_backward) return is_alone ? loss : loss.clone();
+  fill_seed(recorded, loss, of);
   add_gradients(recorded.backward(), fingerprint_->parameters(),
                 [&](std::size_t i) { return is_alone && is_cleared_[i]; });
   return is_alone ? loss : loss.clone();
@@ -321,7 +328,8 @@ StepComparison::Run CapturedGradients::run_of(const CapturedBatch& recorded,
 }
 
 // Keeps the results and changes of the replay for the comparison, and reverts the changes.
-std::string CapturedGradients::try_replay(CapturedBatch& recorded, const Batch& batch, double factor) {
+std::string CapturedGradients::try_replay(CapturedBatch& recorded, const Batch& batch,
+                                          const SeedOf& seed_of) {
   const Device device = state_.log.device();
   const RandomStateGuard random_state_guard(device);
   const TensorSnapshot buffers(fingerprint_->buffers());
@@ -330,12 +338,12 @@ std::string CapturedGradients::try_replay(CapturedBatch& recorded, const Batch& 
     if (recorded.replay() == nullptr) {
       const RandomStateGuard of_first_run(device);
       const TensorSnapshot before_first_run(fingerprint_->buffers());
-      recorded.make_replay(batch, [&](const Batch& given) { return compute_unseen(given, recorded.seed()); });
+      recorded.make_replay(batch, [&](const Batch& given) { return compute_unseen(given, recorded); });
     }
     const TensorSnapshot changed(recorded.replay()->changed());
     EpochLog log(device, /*capacity=*/1);
     const at::Tensor loss = recorded.forward(batch, log);
-    fill_seed(recorded, loss, factor);
+    fill_seed(recorded, loss, seed_of(weight_in(log)));
     recorded.backward();
     comparison_.keep(run_of(recorded, recorded.replay()->outputs()));
   } catch (const c10::Error& error) {
@@ -348,9 +356,9 @@ std::string CapturedGradients::try_replay(CapturedBatch& recorded, const Batch& 
   return failure.substr(0, failure.find('\n'));
 }
 
-at::Tensor CapturedGradients::checked(CapturedBatch& recorded, const Batch& batch, double factor) {
-  const std::string failure = try_replay(recorded, batch, factor);
-  const BatchResults results = compute_apart(batch, recorded, factor, nullptr);
+at::Tensor CapturedGradients::checked(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of) {
+  const std::string failure = try_replay(recorded, batch, seed_of);
+  const BatchResults results = compute_apart(batch, recorded, seed_of, nullptr);
   if (!failure.empty()) {
     give_up("a replay failed: " + failure);
     return results.loss;

@@ -26,7 +26,7 @@ class CapturedGradients : public BatchGradients {
  public:
   explicit CapturedGradients(const StepContext& context);
 
-  at::Tensor compute(const Batch& batch, bool begins_window, double factor) override;
+  at::Tensor compute(const Batch& batch, bool begins_window, const SeedOf& seed_of) override;
   void end_epoch() override;
 
  private:
@@ -34,23 +34,23 @@ class CapturedGradients : public BatchGradients {
   void start_over();
   CapturedBatch* recorded_like(const Batch& batch);
   // Computes a batch of a window whose gradients have been cleared where necessary.
-  at::Tensor advance(CapturedBatch& recorded, const Batch& batch, double factor);
-  at::Tensor warm_up(CapturedBatch& recorded, const Batch& batch, double factor);
-  at::Tensor record(CapturedBatch& recorded, const Batch& batch, double factor);
-  at::Tensor replay(CapturedBatch& recorded, const Batch& batch, double factor);
+  at::Tensor advance(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of);
+  at::Tensor warm_up(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of);
+  at::Tensor record(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of);
+  at::Tensor replay(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of);
   at::Tensor forward_of(CapturedBatch& recorded, const Batch& batch);
-  at::Tensor checked(CapturedBatch& recorded, const Batch& batch, double factor);
+  at::Tensor checked(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of);
   bool trains_unregistered(const at::Tensor& loss, const Recording& recording) const;
-  BatchResults compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
+  BatchResults compute_apart(const Batch& batch, CapturedBatch& recorded, const SeedOf& seed_of,
                              Recording* recording);
   // Leaves the log and the parameters' gradients unchanged.
-  BatchResults compute_unseen(const Batch& batch, const at::Tensor& seed);
-  at::Tensor compute_eagerly(const Batch& batch, bool begins_window, double factor);
+  BatchResults compute_unseen(const Batch& batch, const CapturedBatch& recorded);
+  at::Tensor compute_eagerly(const Batch& batch, bool begins_window, const SeedOf& seed_of);
   StepComparison::Run run_of(const CapturedBatch& recorded, std::vector<at::Tensor> results) const;
   // Returns the reason of a failure; empty: the replay succeeded.
-  std::string try_replay(CapturedBatch& recorded, const Batch& batch, double factor);
+  std::string try_replay(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of);
   bool waits_for_answer();
-  void fill_seed(CapturedBatch& recorded, const at::Tensor& loss, double factor);
+  void fill_seed(CapturedBatch& recorded, const at::Tensor& loss, const LossSeed& of);
   void give_up(const std::string& reason);  // a warning if step_graph is "on"
   void give_up(const std::string& reason, LogLevel level);
 

@@ -173,8 +173,10 @@ Record EpochReport::close(const NamedValues& validation) {
   for (const auto& [name, value] : validation)  // a name logged in both gets two means
     put(record, record.find(name) == nullptr ? name : "val_" + name, value);
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
-  if (const auto steps = state_.log.marked_steps(skipped); !steps.empty())
-    put(record, "skipped_steps", static_cast<double>(steps.size()));
+  const auto empty = state_.log.find_column(kEmptyColumn, EpochLog::Kind::internal);
+  if (const auto steps = state_.log.marked_steps(skipped).size() + state_.log.marked_steps(empty).size();
+      steps > 0)
+    put(record, "skipped_steps", static_cast<double>(steps));
   if (const std::int64_t samples = source_ == nullptr ? 0 : source_->num_skipped_samples(); samples > 0)
     put(record, "skipped_samples", static_cast<double>(samples));
   put_shares(record);

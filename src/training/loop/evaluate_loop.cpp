@@ -29,7 +29,9 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
     if (hooks.stop != nullptr && hooks.stop->stop_requested()) return false;
     with_memory_errors("evaluation batch", i + 1, batch.num_samples(), [&] {
       const AutocastScope autocast(source.placement().precision, log.device());
+      model.take_loss_weight();  // of a step that has thrown
       (model.*step)(batch);
+      model.take_loss_weight();  // of a step that has not logged it
     });
     log.append({.batch = i, .weight = static_cast<double>(batch.num_valid())});
     if (hooks.after_batch) hooks.after_batch(i + 1);

@@ -191,7 +191,6 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   Placement& placement = context->placement;
   TrainState& state = context->state;
   StopConsensus& stop = context->stop;
-  require_one_loss_per_step(*model, options, options.process_group ? options.process_group->size() : 1);
   if (data != nullptr) register_transform(*model, *data);
   attach(*model, context);
   give_precision(*model, placement.precision);
@@ -203,6 +202,7 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   board.clear();
   if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};
   if (stop.stop_requested() && stop.reason() != FitReason::requested) stop.reset();  // of an earlier run
+  stop.set_early_stop_requested(false);
   if (options.gradient_shards > 1) {
     require_shapes(*model);
     state.streams.start(context->device(), options.gradient_shards, group());

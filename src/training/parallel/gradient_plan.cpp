@@ -114,7 +114,9 @@ GradientPlan::GradientPlan(const Optimizer& optimizer, const torch::nn::Module& 
     members.back().push_back(i);
     bytes += bytes_of(parameter);
   }
-  const bool rides_along = parameters_[members.back().front()].scalar_type() == at::kFloat;
+  const at::ScalarType last = parameters_[members.back().front()].scalar_type();
+  const bool rides_along = last == at::kFloat || last == at::kDouble;
+  is_wide_ = last == at::kDouble;
   for (const auto& of_bucket : members) {
     std::vector<at::Tensor> parameters;
     for (const std::size_t i : of_bucket) {
@@ -209,16 +211,24 @@ void GradientPlan::send_all(ProcessGroup& group, GradientShare share, std::span<
 
 void GradientPlan::write_more(GradientShare share, std::span<const at::Tensor> losses,
                               const StopConsensus::Votes& votes) {
-  const bool counts = share.num_samples > 0;
+  const TotalWeight& weight = share.weight;
+  const bool counts = !weight.is_known_zero();
   at::Tensor all = more(0, at_buffers_);
   if (is_host_) {
-    float* number = all.mutable_data_ptr<float>();
-    *number++ = static_cast<float>(share.num_samples);
-    *number++ = !counts || std::ranges::all_of(losses, is_finite_on_host) ? 0 : NAN;
-    number = std::ranges::copy(votes, number).out;
-    for (const at::Tensor& parameter : parameters_) *number++ = counts && parameter.grad().defined() ? 1 : 0;
+    const auto write = [&]<class Number>(Number* number) {
+      *number++ = static_cast<Number>(weight.number);
+      *number++ = !counts || std::ranges::all_of(losses, is_finite_on_host) ? 0 : NAN;
+      number = std::ranges::copy(votes, number).out;
+      for (const at::Tensor& parameter : parameters_)
+        *number++ = counts && parameter.grad().defined() ? 1 : 0;
+    };
+    if (is_wide_)
+      write(all.mutable_data_ptr<double>());
+    else
+      write(all.mutable_data_ptr<float>());
   } else {
-    all.select(0, 0).fill_(share.num_samples);
+    all.select(0, 0).fill_(weight.number);
+    if (!weight.is_known()) all.select(0, 0).add_(weight.on_device.view(at::IntArrayRef()));
     all.select(0, 1).zero_();
     for (const at::Tensor& loss : losses)
       if (counts) all.select(0, 1).add_(loss.detach().view(at::IntArrayRef()).mul(0));
@@ -258,18 +268,31 @@ at::Tensor GradientPlan::receive(StopConsensus& stop) {
   const at::NoGradGuard no_grad;
   for (GradientBucket& bucket : buckets_) bucket.receive();
   const at::Tensor total = more(0, 1).select(0, 0).clone();
-  for (GradientBucket& bucket : buckets_) bucket.divide(total);
-  if (is_host_) stop.count({more(2, 1).const_data_ptr<float>(), StopConsensus::kNumVotes});
+  is_empty_ = is_host_ && number_at(0) == 0;
+  if (!is_host_) total.masked_fill_(total.eq(0), 1);  // the sums of gradients are 0, too
+  if (!is_empty_)
+    for (GradientBucket& bucket : buckets_) bucket.divide(total);
+  if (is_host_) {
+    StopConsensus::Votes sums{};
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(number_at(2 + i));
+    stop.count(sums);
+  }
   give_gradients();
   give_buffers();
   return more(1, 1).select(0, 0).clone();
 }
 
+// On the host.
+double GradientPlan::number_at(std::size_t index) const {
+  const at::Tensor all = more(0, at_buffers_);
+  return is_wide_ ? all.const_data_ptr<double>()[index] : all.const_data_ptr<float>()[index];
+}
+
 void GradientPlan::give_gradients() {
-  const float* has_any = is_host_ ? more(2, 1).const_data_ptr<float>() + StopConsensus::kNumVotes : nullptr;
+  constexpr std::size_t kFirstUse = 2 + StopConsensus::kNumVotes;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& gradient = parameters_[i].mutable_grad();
-    const bool is_there = has_any != nullptr ? has_any[i] > 0 : used_by_any_[i] == '1';
+    const bool is_there = is_host_ ? number_at(kFirstUse + i) > 0 : used_by_any_[i] == '1';
     gradient = is_there ? buckets_[places_[i].bucket].view(places_[i].member) : at::Tensor();
   }
 }

@@ -16,9 +16,19 @@
 
 namespace kindling {
 
-// The weight of a rank's gradients: `scale` times them is the sum over `num_samples` samples.
+// The sum of the weights of losses: `number`, plus a number on the device if that one is defined.
+struct TotalWeight {
+  double number = 0;
+  at::Tensor on_device{};
+
+  bool is_known() const noexcept { return !on_device.defined(); }
+  bool is_known_zero() const noexcept { return is_known() && number == 0; }
+};
+
+// The weight of a rank's gradients: `scale` times them is the sum over labels with this total weight.
 struct GradientShare {
-  double scale = 1, num_samples = 1;
+  double scale = 1;
+  TotalWeight weight{.number = 1};
 };
 
 // How the gradients of an optimizer are reduced during an epoch: the buckets, and the values that are reduced
@@ -42,6 +52,8 @@ class GradientPlan {
                 const StopConsensus::Votes& votes);
   // Waits for the sums and stores them in parameters and buffers; see GradientReducer::reduce().
   at::Tensor receive(StopConsensus& stop);
+  // Whether no label of any rank has counted in the latest step, if the host knows.
+  bool is_empty() const noexcept { return is_empty_; }
   // Buffers of rank 0 that are broadcast separately, because their dtype is too wide for the last bucket.
   const std::vector<at::Tensor>& other_buffers() const noexcept { return other_buffers_; }
 
@@ -57,6 +69,7 @@ class GradientPlan {
   void write_buffers(bool are_those_of_all);
   void agree_on_use(ProcessGroup& group);
   void give_gradients();
+  double number_at(std::size_t index) const;  // of those after the gradients
   void give_buffers();
   at::Tensor more(std::int64_t begin, std::int64_t count) const {
     return buckets_.back().more().narrow(0, begin, count);
@@ -71,7 +84,8 @@ class GradientPlan {
       used_by_any_;  // on a GPU: '1' for each parameter with a gradient on this rank, on any rank
   std::int64_t num_in_buffers_ = 0, at_buffers_ = 0, epoch_;
   bool in_tree_, is_host_ = true, is_watched_ = false, has_seen_one_ = false, comes_once_ = true;
-  ProcessGroup* sends_to_ = nullptr;  // set while a backward is running
+  bool is_empty_ = false, is_wide_ = false;  // the numbers are float64
+  ProcessGroup* sends_to_ = nullptr;         // set while a backward is running
   GradientShare share_;
   // For the hooks, which may live longer; null after this object.
   const std::shared_ptr<GradientPlan*> self_ = std::make_shared<GradientPlan*>(this);

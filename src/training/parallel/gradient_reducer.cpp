@@ -47,6 +47,7 @@ at::Tensor GradientReducer::reduce(Optimizer& optimizer, std::unique_ptr<Gradien
   plan->send_all(group_, share, losses, stop_.votes());
   if (!optimizer.parameters().front().is_cpu()) vote();
   const at::Tensor not_finite = plan->receive(stop_);
+  is_empty_ = plan->is_empty();
   group_.broadcast(plan->other_buffers());
   return not_finite;
 }

@@ -50,6 +50,8 @@ class GradientReducer {
   // one. Throws DistributedError, and ConfigError for sparse gradients.
   at::Tensor reduce(Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan, GradientShare share,
                     std::span<const at::Tensor> losses);
+  // Whether no label of any rank has counted in the latest reduce(), as far as the host knows.
+  bool is_empty() const noexcept { return is_empty_; }
 
  private:
   void renew(std::unique_ptr<GradientPlan>& plan, const Optimizer& optimizer) const;
@@ -59,6 +61,7 @@ class GradientReducer {
   StopConsensus& stop_;
   const TrainState& state_;
   const bool in_tree_;
+  bool is_empty_ = false;
   StopConsensus::Votes votes_{};              // being reduced
   std::unique_ptr<ProcessGroup::Work> vote_;  // on GPUs
 };

@@ -54,12 +54,13 @@ void GradientShards::begin_batch() {
 }
 
 // A sum that is complete goes into the tree at once, so that it needs no separate memory.
-void GradientShards::take(const Optimizer& optimizer) {
+void GradientShards::take(const Optimizer& optimizer, at::Tensor weight) {
   if (shard_ == 0) of_first_ = copies_of(buffers_);
   Gradients gradients;
   for (at::Tensor parameter : optimizer.parameters()) {
     gradients.push_back(std::exchange(parameter.mutable_grad(), {}));
   }
+  gradients.push_back(std::move(weight));
   std::optional<Gradients>& sum = sums_[static_cast<std::size_t>(shard_)];
   if (sum)
     add(*sum, std::move(gradients));
@@ -96,7 +97,7 @@ void GradientShards::add(Gradients& to, Gradients from) {
   }
 }
 
-void GradientShards::give(const Optimizer& optimizer) {
+at::Tensor GradientShards::give(const Optimizer& optimizer) {
   for (std::optional<Gradients>& rest : sums_)  // in a window that ended before it was full
     if (rest) put_into_tree(*std::exchange(rest, std::nullopt));
   std::optional<Gradients> sum;
@@ -106,11 +107,12 @@ void GradientShards::give(const Optimizer& optimizer) {
     sum = std::move(level);
   }
   levels_.clear();
-  for (std::size_t i = 0; sum && i < sum->size(); ++i) {
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
     at::Tensor parameter = optimizer.parameters()[i];
     parameter.mutable_grad() = (*sum)[i];
   }
   put_back(buffers_, of_first_);
+  return sum->back();
 }
 
 }  // namespace kindling

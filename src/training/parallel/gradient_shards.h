@@ -37,13 +37,15 @@ class GradientShards {
     ShardStreams::Scope random_;
   };
 
-  // Takes the gradients of the latest shard from the optimizer's parameters.
-  void take(const Optimizer& optimizer);
-  // Sets the parameters' gradients to the sum, and the buffers to those after the first shard.
-  void give(const Optimizer& optimizer);
+  // Takes the gradients of the latest shard from the optimizer's parameters. `weight`: of its loss, a scalar
+  // of the type in which it travels.
+  void take(const Optimizer& optimizer, at::Tensor weight);
+  // Sets the parameters' gradients to the sum, and the buffers to those after the first shard. Returns the
+  // sum of the weights, added up in the same order.
+  at::Tensor give(const Optimizer& optimizer);
 
  private:
-  using Gradients = std::vector<at::Tensor>;  // may be undefined
+  using Gradients = std::vector<at::Tensor>;  // may be undefined; the weight comes last
   static void add(Gradients& to, Gradients from);
   void begin_window();
   void begin_batch();

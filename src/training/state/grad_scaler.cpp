@@ -31,6 +31,11 @@ at::Tensor GradScaler::seed(const at::Tensor& loss, double factor) const {
   return seed.to(loss.scalar_type()).view(loss.sizes());
 }
 
+at::Tensor GradScaler::seed(const at::Tensor& loss, const at::Tensor& factor) const {
+  const at::NoGradGuard no_grad;
+  return (scale_ * factor).to(loss.scalar_type()).view(loss.sizes());
+}
+
 // The operator sets found_inf and never clears it; each call accepts one type.
 void GradScaler::unscale(Optimizer& optimizer) {
   const at::NoGradGuard no_grad;

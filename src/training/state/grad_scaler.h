@@ -18,6 +18,7 @@ class GradScaler {
   // Returns the gradient of a loss that backward starts from, of its shape and type: the factor times the
   // scale.
   at::Tensor seed(const at::Tensor& loss, double factor = 1) const;
+  at::Tensor seed(const at::Tensor& loss, const at::Tensor& factor) const;  // a number on its device
   // Divides the gradients by the scale and notes whether one of them is not finite.
   void unscale(Optimizer& optimizer);
   const at::Tensor& found_inf() const noexcept { return found_inf_; }  // float32 scalar, 1: yes

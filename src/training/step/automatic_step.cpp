@@ -2,10 +2,82 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/DynamicCast.h>
 
+#include <string>
 #include <utility>
 
+#include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
+
 namespace kindling {
+namespace {
+
+// Without item(), which a step must not call.
+double host_number(const at::Tensor& value) {
+  return c10::fetch_and_cast<double>(value.scalar_type(), value.const_data_ptr());
+}
+
+// Throws unless a loss that is a weighted mean says what it is a mean over.
+void require_weight(const Module& model, const at::Tensor& weight) {
+  if (weight.defined() || !model.has_weighted_loss()) return;
+  throw ConfigError(
+      {.place = model.name() + "::training_step",
+       .found = "the loss is a weighted mean (class weights), a step adds up several of them (ranks, "
+                "gradient_shards or accumulate_grad_batches), and their weights are unknown",
+       .wanted = "a loss with its weight",
+       .remedy = "return weighted({loss, sum of the weights of the labels}) from loss()"});
+}
+
+TotalWeight total_of(const at::Tensor& weight) {
+  return weight.is_cpu() ? TotalWeight{.number = host_number(weight)} : TotalWeight{.on_device = weight};
+}
+
+}  // namespace
+
+LossSeed AccumulationWindow::seed(const Batch& batch, const at::Tensor& weight, double unit) const {
+  if (!batch.is_valid())
+    return {.factor = 0, .skips_backward = weight.defined() && weight.is_cpu() && host_number(weight) == 0};
+  if (!weight.defined()) return {.factor = size_of(batch) / unit};
+  if (!weight.is_cpu()) return is_alone_ ? LossSeed{} : LossSeed{.weight_unit = unit};
+  const double number = host_number(weight);
+  if (!(number >= 0))
+    throw DataError({.place = "the weight of the loss",
+                     .found = "it is " + number_text(number),
+                     .wanted = "a number, at least 0",
+                     .remedy = "return the number of labels, or the sum of their weights"});
+  if (number == 0) return {.factor = 0, .skips_backward = true};
+  return {.factor = is_alone_ ? 1 : number / unit};
+}
+
+void AccumulationWindow::add(const Batch& batch, const at::Tensor& weight) {
+  if (!batch.is_valid()) return;
+  if (!weight.defined()) {
+    total_.number += size_of(batch);
+  } else if (weight.is_cpu()) {
+    total_.number += host_number(weight);
+  } else if (is_alone_) {
+    total_.number = 1;  // is not needed
+  } else {
+    const at::NoGradGuard no_grad;
+    total_.on_device = total_.is_known() ? weight.clone() : total_.on_device.add(weight);
+  }
+}
+
+void AccumulationWindow::complete(Optimizer& optimizer) const {
+  const at::NoGradGuard no_grad;
+  const auto gradients = optimizer.gradients();
+  if (is_alone_ || gradients.empty() || total_.is_known_zero()) return;
+  const at::TensorList list(gradients.data(), gradients.size());
+  if (!total_.is_known()) {
+    const at::Tensor total = total_.on_device.add(total_.number);
+    at::_foreach_mul_(list, total.masked_fill(total.eq(0), 1).reciprocal().mul(expected_));
+  } else if (total_.number != expected_) {
+    at::_foreach_mul_(list, expected_ / total_.number);
+  }
+}
 
 AutomaticStep::AutomaticStep(const StepContext& context, std::unique_ptr<BatchGradients> gradients,
                              std::unique_ptr<OptimizerUpdate> update)
@@ -13,7 +85,8 @@ AutomaticStep::AutomaticStep(const StepContext& context, std::unique_ptr<BatchGr
       state_(context.state),
       gradients_(std::move(gradients)),
       update_(std::move(update)),
-      window_(batches_per_step(context.options)),
+      window_(batches_per_step(context.options),
+              /*is_alone=*/batches_per_step(context.options) == 1 && !update_->reduces()),
       group_of_norms_(context.options.sync_batchnorm ? context.options.process_group : nullptr) {
   state_.log.column("train_loss");  // comes first in records
   if (state_.streams.are_used())
@@ -28,8 +101,13 @@ StepOutcome AutomaticStep::run(const Batch& batch, WindowPosition at) {
     window_.begin();
     losses_.clear();
   }
-  losses_.push_back(gradients_of(batch, at));
-  state_.log.mark(state_.log.column("train_loss"), losses_.back());
+  const at::Tensor loss = gradients_of(batch, at), weight = BatchGradients::weight_in(state_.log);
+  window_.add(batch, weight);
+  note_loss(loss, weight);
+  const std::size_t column = state_.log.column("train_loss");
+  state_.log.mark(column, loss);
+  if (weight.defined())
+    state_.log.weigh_by(column, state_.log.column(kLossWeightColumn, EpochLog::Kind::internal));
   if (!batch.is_valid()) state_.log.drop_weighted();  // before sums are committed
   if (at.is_last) update();
   const std::int64_t num_samples = batch.num_valid();
@@ -46,37 +124,71 @@ void AutomaticStep::end_window() {
   end_row(state_.log.tag(state_.log.num_rows() - 1).weight);
 }
 
+at::Tensor AutomaticStep::weight_of_shard(const Batch& batch) {
+  const at::Tensor weight = BatchGradients::weight_in(state_.log);
+  const bool is_wide =
+      state_.optimizer->parameters().front().scalar_type() == at::kDouble;  // see GradientPlan
+  const at::ScalarType type = is_wide ? at::kDouble : at::kFloat;
+  return weight.defined() ? weight.to(type, /*non_blocking=*/false, /*copy=*/true)
+                          : at::scalar_tensor(static_cast<double>(batch.num_valid()), at::dtype(type));
+}
+
+// Keeps the losses that must be finite. That of a batch without a label that counts may be NaN.
+void AutomaticStep::note_loss(const at::Tensor& loss, const at::Tensor& weight) {
+  if (!weight.defined())
+    losses_.push_back(loss);
+  else if (!weight.is_cpu())
+    losses_.push_back(counted_loss());
+  else if (host_number(weight) > 0)
+    losses_.push_back(loss);
+}
+
+// A replay lends it until the next batch.
+at::Tensor AutomaticStep::counted_loss() {
+  const at::NoGradGuard no_grad;
+  const at::Tensor counted =
+      state_.log.marked_tensor(state_.log.column(kCountedLossColumn, EpochLog::Kind::internal));
+  return batches_per_step(context_.options) > 1 ? counted.clone() : counted;
+}
+
 GradientShare AutomaticStep::share() const {
-  const double samples = window_.num_samples();
-  if (samples == 0) return {.scale = 0, .num_samples = 0};
-  return {.scale = shards_ ? 1 : window_.expected(), .num_samples = samples};
+  if (total_.is_known_zero()) return {.scale = 0, .weight = {}};
+  return {.scale = shards_ ? 1 : window_.expected(), .weight = total_};
 }
 
 at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
-  const double factor = window_.add(batch);
+  window_.expect(batch);
+  const SeedOf seed_of = [&](const at::Tensor& weight) {
+    if (batches_per_step(context_.options) > 1 || update_->reduces()) require_weight(*state_.model, weight);
+    LossSeed seed = window_.seed(batch, weight, shards_ ? 1 : window_.expected());
+    if (group_of_norms_ != nullptr) seed.skips_backward = false;  // ranks add up sums in it
+    return seed;
+  };
   if (shards_) {
     const GradientShards::Scope shard(*shards_, at.index);
-    const at::Tensor loss =
-        gradients_->compute(batch, /*begins_window=*/true, static_cast<double>(batch.num_valid()));
-    shards_->take(*state_.optimizer);
+    const at::Tensor loss = gradients_->compute(batch, /*begins_window=*/true, seed_of);
+    shards_->take(*state_.optimizer, batch.is_valid() ? weight_of_shard(batch) : at::zeros({}));
     return loss;
   }
   // A captured step produces all its gradients at once, so none can be sent early. Nor are those of the first
   // step: later ones may use the parameters in another way.
   const bool is_first = !std::exchange(has_run_, true);
+  const bool is_padding = !batch.is_valid() && window_.total().is_known_zero();
   if (at.is_last && !is_first && update_->reduces() && !context_.capture.is_captured())
-    update_->send_while_ready(*state_.optimizer, share());
+    update_->send_while_ready(*state_.optimizer,
+                              {.scale = is_padding ? 0 : window_.expected(), .weight = {}});
   std::optional<SyncBatchNorm::Scope> norms;
   if (group_of_norms_ != nullptr)
     norms.emplace(SyncBatchNorm::Part{
         .group = group_of_norms_, .counts = batch.is_valid(), .scale = window_.expected()});
-  return gradients_->compute(batch, /*begins_window=*/at.index == 0, factor);
+  return gradients_->compute(batch, /*begins_window=*/at.index == 0, seed_of);
 }
 
 void AutomaticStep::update() {
   const ActivityScope scope(&context_.clock, Activity::update);
-  if (shards_) shards_->give(*state_.optimizer);
-  scale_gradients();
+  total_ = window_.total();
+  if (shards_) total_ = total_of(shards_->give(*state_.optimizer));
+  if (!update_->reduces()) window_.complete(*state_.optimizer);
   bool is_first = true;  // the first evaluation of the loss has been done
   update_->run(*state_.optimizer, /*name=*/{}, {losses_, share()},
                [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
@@ -91,17 +203,10 @@ void AutomaticStep::end_row(double weight) {
       {.global_step = at.global_step + 1, .batch = at.batch, .lr = state_.optimizer->lr(), .weight = weight});
 }
 
-void AutomaticStep::scale_gradients() {
-  if (update_->reduces() || window_.rest() == 1) return;
-  const at::NoGradGuard no_grad;
-  if (const auto gradients = state_.optimizer->gradients(); !gradients.empty())
-    at::_foreach_mul_(at::TensorList(gradients.data(), gradients.size()), window_.rest());
-}
-
 at::Tensor AutomaticStep::evaluate_again() {
   const MutedLog muted(context_.calls, context_.device());
   carried_->put_back();
-  return gradients_->compute(*batch_, /*begins_window=*/true, /*factor=*/1);
+  return gradients_->compute(*batch_, /*begins_window=*/true, [](const at::Tensor&) { return LossSeed{}; });
 }
 
 }  // namespace kindling

@@ -15,32 +15,43 @@
 
 namespace kindling {
 
-// Weights the batches of one optimizer step so that its gradient is that of the mean over all samples,
-// however they are distributed over the batches.
+// Weights the batches of one optimizer step so that its gradient is that of the mean over all labels that
+// count, however they are distributed over the batches. The weight of a batch is that of its loss, or the
+// number of its samples.
 class AccumulationWindow {
  public:
-  // `num_batches`: batches of a full window.
-  explicit AccumulationWindow(std::int64_t num_batches) : num_batches_(num_batches) {}
+  // `num_batches`: batches of a full window. `is_alone`: its only batch is the whole step, so its gradient is
+  // that of its loss.
+  AccumulationWindow(std::int64_t num_batches, bool is_alone)
+      : num_batches_(num_batches), is_alone_(is_alone) {}
 
-  void begin() { samples_ = expected_ = 0; }
-  // Returns the factor of the next batch's mean gradient, assuming that all batches are as large as the first
-  // one and the window will be full. Returns 0 for a padding batch.
-  double add(const Batch& batch) {
-    const auto size = static_cast<double>(std::max<std::int64_t>(batch.num_samples(), 1));
-    if (expected_ == 0) expected_ = size * static_cast<double>(num_batches_);
-    const double samples = batch.is_valid() ? size : 0;
-    samples_ += samples;
-    return samples / expected_;
+  void begin() {
+    expected_ = 0;
+    total_ = {};
   }
-  // Returns the factor that corrects the sum of the gradients: 1 if the assumption held.
-  double rest() const { return expected_ / samples_; }
-  // Times the sum of the gradients, gives the sum over all samples.
+  // The next batch: assumes that all batches have as many samples as the first one, and the window will be
+  // full.
+  void expect(const Batch& batch) {
+    if (expected_ == 0) expected_ = size_of(batch) * static_cast<double>(num_batches_);
+  }
+  // Returns what to multiply the gradient of its loss by; times `unit`, which is expected() by default.
+  LossSeed seed(const Batch& batch, const at::Tensor& weight, double unit) const;
+  void add(const Batch& batch, const at::Tensor& weight);
+  // Corrects the sum of the gradients, so that it is that of the mean.
+  void complete(Optimizer& optimizer) const;
+  // Times the sum of the gradients, gives the sum over all labels.
   double expected() const { return expected_; }
-  double num_samples() const { return samples_; }
+  const TotalWeight& total() const { return total_; }
 
  private:
+  static double size_of(const Batch& batch) {
+    return static_cast<double>(std::max<std::int64_t>(batch.num_samples(), 1));
+  }
+
   std::int64_t num_batches_;
-  double samples_ = 0, expected_ = 0;
+  bool is_alone_;
+  double expected_ = 0;
+  TotalWeight total_;
 };
 
 // The step of a model with one optimizer, which the trainer runs.
@@ -56,7 +67,9 @@ class AutomaticStep : public Step {
  private:
   at::Tensor gradients_of(const Batch& batch, WindowPosition at);
   void update();
-  void scale_gradients();
+  void note_loss(const at::Tensor& loss, const at::Tensor& weight);
+  at::Tensor counted_loss();
+  at::Tensor weight_of_shard(const Batch& batch);
   GradientShare share() const;
   at::Tensor evaluate_again();  // the loss and gradients of the batch, for optimizers that need a closure
   void end_row(double weight);
@@ -66,13 +79,14 @@ class AutomaticStep : public Step {
   const std::unique_ptr<BatchGradients> gradients_;
   const std::unique_ptr<OptimizerUpdate> update_;
   AccumulationWindow window_;
+  TotalWeight total_;  // of the window, when it is complete
   std::optional<GradientShards> shards_;
   const std::shared_ptr<ProcessGroup>
       group_of_norms_;                    // nullptr: each rank has its own batch norm statistics
   bool has_run_ = false;                  // at least once
   const Batch* batch_ = nullptr;          // of the running step
   std::optional<CarriedStates> carried_;  // from before the step, if the loss may be evaluated again
-  std::vector<at::Tensor> losses_;        // of the window
+  std::vector<at::Tensor> losses_;        // of the window, those that must be finite
 };
 
 }  // namespace kindling

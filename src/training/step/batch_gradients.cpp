@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/where.h>
 
 #include <string>
 
@@ -28,10 +29,28 @@ at::Tensor BatchGradients::forward(const Batch& batch, bool begins_window) {
   {
     const AutocastScope autocast(context_.precision, state_.log.device());
     const HostCaller caller(HostCaller::kTrainingStep);
+    state_.model->take_loss_weight();  // of a step that has thrown
     loss = state_.model->training_step(batch);
   }
   require_scalar(loss);
+  if (const at::Tensor weight = state_.model->take_loss_weight(); weight.defined()) mark_weight(loss, weight);
   return loss;
+}
+
+// Replays mark it, too.
+void BatchGradients::mark_weight(const at::Tensor& loss, const at::Tensor& weight) const {
+  const at::NoGradGuard no_grad;
+  if (weight.numel() != 1)
+    throw DataError({.place = state_.model->name() + "::training_step",
+                     .found = "the loss has a weight of " + std::to_string(weight.numel()) + " elements",
+                     .wanted = "one number, at least 0",
+                     .remedy = "return the number of labels, or the sum of their weights"});
+  EpochLog& log = *context_.calls.log;
+  const at::Tensor number = weight.detach().view(at::IntArrayRef());
+  log.mark(log.column(kLossWeightColumn, EpochLog::Kind::internal), number);
+  if (number.is_cpu()) return;
+  const at::Tensor counted = at::where(number.gt(0), loss.detach().view(at::IntArrayRef()), 0);
+  log.mark(log.column(kCountedLossColumn, EpochLog::Kind::internal), counted);
 }
 
 at::Tensor BatchGradients::seed(const at::Tensor& loss, double factor) {
@@ -44,12 +63,18 @@ at::Tensor BatchGradients::seed(const at::Tensor& loss, double factor) {
   return seed_;
 }
 
-void BatchGradients::backward(const at::Tensor& loss, double factor) {
+void BatchGradients::backward(const at::Tensor& loss, const LossSeed& of, const at::Tensor& weight) {
   const ActivityScope scope(&context_.clock, Activity::backward);
   watch_untrained(loss);
+  if (of.skips_backward) return;
   const HostCaller caller(HostCaller::kBackward);
-  if (factor == 1 && !state_.scaler) return loss.backward();
-  loss.backward(seed(loss, factor));
+  if (of.weight_unit != 0) {
+    const at::Tensor factor = weight.div(of.weight_unit);
+    return loss.backward(state_.scaler ? state_.scaler->seed(loss, factor)
+                                       : factor.to(loss.scalar_type()).view(loss.sizes()));
+  }
+  if (of.factor == 1 && !state_.scaler) return loss.backward();
+  loss.backward(seed(loss, of.factor));
 }
 
 void BatchGradients::watch_untrained(const at::Tensor& loss) {

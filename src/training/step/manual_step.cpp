@@ -120,7 +120,9 @@ at::Tensor ManualStep::training_step(const Batch& batch) {
   const SyncBatchNorm::Scope norms(
       {.group = group_of_norms_, .counts = num_counted_ > 0, .scale = static_cast<double>(num_counted_)});
   const HostCaller caller(HostCaller::kTrainingStep);
-  return state_.model->training_step(batch);
+  const at::Tensor loss = state_.model->training_step(batch);
+  state_.model->take_loss_weight();  // each update has a loss of its own
+  return loss;
 }
 
 void ManualStep::update(std::string_view name, const at::Tensor& loss, bool retain_graph) {
@@ -141,7 +143,7 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   if (optimizer.gradients().empty()) refuse_without_gradients(optimizer, place);
   const ActivityScope scope(&context_.clock, Activity::update);
   const double num_samples = static_cast<double>(num_counted_);
-  update_->run(optimizer, name, {{&loss, 1}, {.scale = num_samples, .num_samples = num_samples}},
+  update_->run(optimizer, name, {{&loss, 1}, {.scale = num_samples, .weight = {.number = num_samples}}},
                /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
   update_->end_update();

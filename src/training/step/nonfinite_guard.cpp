@@ -107,7 +107,7 @@ void NonfiniteGuard::check_on_device(std::span<const at::Tensor> losses, std::sp
 
 void NonfiniteGuard::step_if_finite(Optimizer& optimizer, const GradScaler* scaler,
                                     const Optimizer::Closure& closure) const {
-  if (found_) return;
+  if (found_ || is_empty_) return;
   const bool stays = found_inf_.defined() && is_sticky();
   if (scaler != nullptr) {
     optimizer.step({.found_inf = either(*scaler)});
@@ -136,6 +136,7 @@ void NonfiniteGuard::mark_diverged(EpochLog& log) const {
 }
 
 std::optional<NonfiniteGuard::Skipped> NonfiniteGuard::skipped(const GradScaler* scaler) const {
+  if (is_empty_ && may_skip(scaler)) return Skipped{.number = 1};
   if (found_ && (scaler != nullptr || !is_sticky())) return Skipped{.number = 1};
   if (scaler != nullptr) return Skipped{.on_device = either(*scaler)};
   if (!is_on() || is_sticky()) return std::nullopt;
@@ -150,6 +151,10 @@ void NonfiniteGuard::mark_skipped(EpochLog& log, const Skipped& found) {
   else
     log.mark(column, found.number);
   log.commit_sums(is_on_device ? found.on_device : at::scalar_tensor(found.number));
+}
+
+void NonfiniteGuard::mark_empty(EpochLog& log) {
+  log.mark(log.column(kEmptyColumn, EpochLog::Kind::internal), 1.);
 }
 
 bool NonfiniteGuard::protects(const Optimizer& optimizer) {

@@ -17,6 +17,8 @@ namespace kindling {
 // one and all later ones, with "skip" each of them; steps skipped by a scaler are marked too.
 inline constexpr const char* kDivergedColumn = "diverged";
 inline constexpr const char* kSkippedColumn = "skipped";
+// Steps without a label that counts. Means and metrics leave out only what has no weight.
+inline constexpr const char* kEmptyColumn = "empty";
 
 // Keeps a step with a non-finite loss or gradients from changing the parameters
 // (TrainerOptions::on_nonfinite), without a wait: on the CPU the result of the check is on the host anyway,
@@ -31,13 +33,16 @@ class NonfiniteGuard {
   // gradients.
   void check(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
              const GradScaler* scaler = nullptr);
-  // Runs the update unless check() has found something; passes the closure if the optimizer needs one. Throws
-  // ConfigError for an optimizer on a device that cannot skip a single step.
+  // Says that no label of the step has counted: its update is skipped, which is no error.
+  void set_empty(bool is_empty) noexcept { is_empty_ = is_empty; }
+  // Runs the update unless check() has found something or the step is empty; passes the closure if the
+  // optimizer needs one. Throws ConfigError for an optimizer on a device that cannot skip a single step.
   void step_if_finite(Optimizer& optimizer, const GradScaler* scaler,
                       const Optimizer::Closure& closure) const;
   // Marks the result in the current row; call it after each of several updates in a step.
   void mark(EpochLog& log, const GradScaler* scaler = nullptr) const {
     mark_diverged(log);
+    if (is_empty_ && !may_skip(scaler)) return mark_empty(log);
     if (const auto found = skipped(scaler)) mark_skipped(log, *found);
   }
   void mark_diverged(EpochLog& log) const;
@@ -61,7 +66,10 @@ class NonfiniteGuard {
   bool is_sticky() const { return policy_ == "stop"; }
   void check_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values, Device device);
 
+  static void mark_empty(EpochLog& log);
+
   const std::string policy_;
+  bool is_empty_ = false;
   bool found_ = false;            // on the CPU
   at::Tensor found_inf_, one_{};  // float32 scalars on the device; undefined on the CPU
 };

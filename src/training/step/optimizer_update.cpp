@@ -136,24 +136,6 @@ void create_optimizer(const StepContext& context, const Batch& batch) {
   context.state.require_optimizer();
 }
 
-void require_one_loss_per_step(const Module& model, const TrainerOptions& options, std::int64_t num_ranks) {
-  if (!model.has_weighted_loss()) return;
-  std::string found;
-  if (num_ranks > 1)
-    found = std::to_string(num_ranks) + " ranks";
-  else if (options.gradient_shards > 1)
-    found = "gradient_shards = " + std::to_string(options.gradient_shards);
-  else if (options.accumulate_grad_batches > 1)
-    found = "accumulate_grad_batches = " + std::to_string(options.accumulate_grad_batches);
-  if (found.empty()) return;
-  throw ConfigError({.place = "Trainer",
-                     .found = "the model has class weights, and with " + found +
-                              " a step adds up several losses, so their mean would not be the weighted mean "
-                              "of PyTorch",
-                     .wanted = "one batch per step, on one rank",
-                     .remedy = "balance the samples instead: data.sampler = \"balanced\" (WeightedSampler)"});
-}
-
 std::vector<ErrorParts> repeated_loss_errors(const Optimizer& optimizer, const TrainerOptions& options,
                                              const RepeatedLossConditions& conditions) {
   if (!optimizer.needs_closure()) return {};
@@ -227,13 +209,16 @@ void OptimizerUpdate::run(Optimizer& optimizer, std::string_view name, const Ori
   OptimizerSlot& own = slot(name);
   std::span<const at::Tensor> losses = origin.losses;
   at::Tensor global_loss;
+  bool is_empty = origin.share.weight.is_known_zero();
   if (reducer_) {
     require_supported(optimizer);
     const auto start = EpochClock::Clock::now();
     global_loss = reducer_->reduce(optimizer, own.plan, origin.share, losses);
     context_.clock.add_exchange(EpochClock::Clock::now() - start);
     losses = {&global_loss, 1};
+    is_empty = reducer_->is_empty();
   }
+  guard_.set_empty(is_empty);
   const auto measure = [&] { this->measure(optimizer, name, losses); };
   if (UpdateCapture* const capture = this->capture())
     capture->measure(optimizer, losses, measure);

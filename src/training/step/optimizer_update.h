@@ -67,11 +67,6 @@ class UpdateCapture {
 // no layer draws again.
 void create_optimizer(const StepContext& context, const Batch& batch);
 
-// Throws ConfigError for a model with class weights and options with which a step adds up several losses:
-// gradients are added up as means over samples, and the mean of weighted means is not the weighted mean.
-KINDLING_API void require_one_loss_per_step(const Module& model, const TrainerOptions& options,
-                                            std::int64_t num_ranks);
-
 struct RepeatedLossConditions {
   bool reduces = false;  // gradients are reduced over several ranks or gradient_shards
   bool is_on_cpu = true;

@@ -131,14 +131,11 @@ TEST_F(ClassWeightsRun, ReportsMistakesBeforeTheRun) {
   refused({"model.class_weights=[1.0, 2.0, 3.0]"},
           "'model.class_weights': 3 weights, and num_classes = 2; expected: one weight per class");
   refused({"model.class_weights=[1.0, 2.0, 3.0]", "batch_finder.max_trials=2"}, "3 weights, and num_classes");
-  refused({"model.class_weights=[1.0, 2.0]", "trainer.num_processes=2", "--check"}, "with 2 ranks");
   refused({"model.class_weights=[0.0, 0.0]"}, "'model.class_weights': all weights are 0");
   refused({"model.class_weights=[1.0, -2.0]"}, "model.class_weights[1]");
   refused({"model.class_weights=[1.0, 2.0]", "model.balanced_class_weights=true"}, "are both set");
   refused({"model.balanced_class_weights=true", "data.train=[0, 3]"},
           "no training sample has the class 1 ('b')");
-  refused({"model.balanced_class_weights=true", "trainer.accumulate_grad_batches=2"},
-          "accumulate_grad_batches = 2");
   write_text(scratch_ / "kinds.toml",
              "[model]\nname = \"mlp_regressor\"\n[data]\nname = \"csv\"\nfile = \"kinds.csv\"\n"
              "target = \"x\"\nfeatures = [\"z\"]\n[trainer]\nmax_epochs = 1\nnum_gpus = 0\n");

@@ -142,9 +142,10 @@ std::vector<LiveAfterSteps::Live> live_after(std::int64_t batches, std::int64_t 
 // numbers on: 3 · 5,461 and 3 · 10,922 numbers fit into 16,384 and 32,768 of them, with one and two left
 // over.
 TEST(StepGraphMemory, TheLogTakesFourBytesPerValueAndStep) {
-  const auto live = live_after(/*batches=*/10922, /*epochs=*/1, {5461, 10922});
+  const auto live = live_after(/*batches=*/13106, /*epochs=*/1, {6553, 13106});
   ASSERT_EQ(live.size(), 2U);
-  constexpr std::int64_t kValues = 3, kMoreSteps = 10922 - 5461, kLeftOver = 2 - 1;
+  // The loss, the accuracy, their weights, and whether the step has diverged.
+  constexpr std::int64_t kValues = 5, kMoreSteps = 13106 - 6553, kLeftOver = 6 - 3;
   EXPECT_EQ(live[1].tensors - live[0].tensors, 4 * (kValues * kMoreSteps + kLeftOver));
 }
 

@@ -66,7 +66,7 @@ TEST(GradientPlan, ReducesToTheMeanOverAllSamples) {
     Planned planned;
     const double samples = group.rank() == 0 ? 3 : 1;
     for (int i = 0; i < 3; ++i) {
-      planned.step(group, {.scale = samples, .num_samples = samples}, group.rank() == 0 ? 1 : 5);
+      planned.step(group, {.scale = samples, .weight = {.number = samples}}, group.rank() == 0 ? 1 : 5);
       expect_all(planned.model.early.grad(), 2);  // (3 · 1 + 1 · 5) / 4
       expect_all(planned.model.late.grad(), 2);
     }
@@ -88,7 +88,7 @@ TEST(GradientPlan, IgnoresBatchesThatDoNotCount) {
   on_ranks(2, [](ProcessGroup& group) {
     Planned planned;
     const bool counts = group.rank() == 0;
-    const GradientShare share{.scale = counts ? 1. : 0., .num_samples = counts ? 1. : 0.};
+    const GradientShare share{.scale = counts ? 1. : 0., .weight = {.number = counts ? 1. : 0.}};
     planned.plan.begin_sending(group, share);
     const at::Tensor loss = counts ? planned.model.early.sum() : planned.model.late.sum() * NAN;
     loss.backward();
