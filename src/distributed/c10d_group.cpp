@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
+#include <net/if.h>
 
 #include <algorithm>
 #include <bit>
@@ -125,18 +126,25 @@ void DoublingSum::add(int other, const Deadline& deadline) {
   at::add_out(tensor_, is_first ? tensor_ : theirs_, is_first ? theirs_ : tensor_);
 }
 
+[[noreturn]] void refuse_interface(const std::string& name, const std::string& why) {
+  throw ConfigError({.place = "environment variable GLOO_SOCKET_IFNAME",
+                     .found = "it is \"" + name + "\" (" + why + ")",
+                     .wanted = "a network interface of this machine, as `ip address` lists them",
+                     .remedy = "unset it to use the interface of the route to rank 0"});
+}
+
 // The environment variable that Gloo reads, set by the network's administrator, takes precedence. Without an
-// address, uses the one that the machine's name resolves to.
+// address, uses the one that the machine's name resolves to. Gloo leaks memory for an interface that does not
+// exist.
 std::shared_ptr<gloo::transport::Device> network(const std::string& address) {
-  if (const char* name = std::getenv("GLOO_SOCKET_IFNAME"); name != nullptr && *name != '\0') try {
+  if (const char* name = std::getenv("GLOO_SOCKET_IFNAME"); name != nullptr && *name != '\0') {
+    if (::if_nametoindex(name) == 0) refuse_interface(name, "there is no such interface");
+    try {
       return c10d::ProcessGroupGloo::createDeviceForInterface(name);
     } catch (const std::exception& error) {
-      throw ConfigError(
-          {.place = "environment variable GLOO_SOCKET_IFNAME",
-           .found = "it is \"" + std::string(name) + "\" (" + first_sentence(error.what()) + ")",
-           .wanted = "a network interface of this machine, as `ip address` lists them",
-           .remedy = "unset it to use the interface of the route to rank 0"});
+      refuse_interface(name, first_sentence(error.what()));
     }
+  }
   return address.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
                          : c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }

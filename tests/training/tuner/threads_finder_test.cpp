@@ -19,15 +19,17 @@ namespace {
 // Its steps are slow with this number of threads.
 class SlowWith : public Slope {
  public:
-  explicit SlowWith(int num_threads) : num_threads_(num_threads) {}
+  explicit SlowWith(int num_threads, std::chrono::milliseconds by = std::chrono::milliseconds(2))
+      : num_threads_(num_threads), by_(by) {}
   at::Tensor forward(const at::Tensor& x) override {
-    if (at::get_num_threads() == num_threads_) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (at::get_num_threads() == num_threads_) std::this_thread::sleep_for(by_);
     return Slope::forward(x);
   }
   bool has_static_graph() const override { return true; }
 
  private:
   int num_threads_;
+  std::chrono::milliseconds by_;
 };
 
 TrainerOptions few_epochs() { return {.max_epochs = 2, .step_graph = "off", .optimizer = sgd(0.1)}; }
@@ -95,7 +97,9 @@ TEST(ThreadsFinderOfRanks, DecideTogether) {
       TensorData data = ramp(20, 0, 5);
       TrainerOptions options = few_epochs();
       options.process_group = groups[rank];
-      results[rank] = find_num_threads(options, std::make_shared<SlowWith>(rank == 0 ? 1 : 0), data);
+      const std::chrono::milliseconds longer_than_an_exchange(30);
+      const auto model = std::make_shared<SlowWith>(rank == 0 ? 1 : 0, longer_than_an_exchange);
+      results[rank] = find_num_threads(options, model, data);
     });
     EXPECT_EQ(results[0].trials.size(), of_second == 1 ? 0U : 2U);
     EXPECT_EQ(results[1].trials.size(), results[0].trials.size());
