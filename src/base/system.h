@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <ctime>
 #include <string>
 
@@ -12,6 +13,13 @@ namespace kindling {
 
 inline double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Returns the same clock's milliseconds; async-signal-safe.
+inline std::int64_t steady_ms() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
 }
 
 // Returns the same clock's time as of its last tick, a few milliseconds ago at most. Takes a sixth of the

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <ctime>
 
 #include "kindling/base/error.h"
 #include "kindling/launch/launch_environment.h"
@@ -39,12 +38,6 @@ StopSignals::Meaning StopSignals::take(const siginfo_t& signal, std::int64_t now
   if (first_ms_.compare_exchange_strong(first_ms, now_ms)) return Meaning::stop;
   if (is_parents_next || (is_typed && !has_launcher_)) return Meaning::end_now;
   return now_ms - first_ms <= kRepetition_ms ? Meaning::repetition : Meaning::end_now;
-}
-
-std::int64_t steady_ms() noexcept {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
 }
 
 }  // namespace kindling

@@ -41,7 +41,4 @@ class KINDLING_API StopSignals {
   static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 };
 
-// Returns the milliseconds of the steady clock; async-signal-safe.
-KINDLING_API std::int64_t steady_ms() noexcept;
-
 }  // namespace kindling

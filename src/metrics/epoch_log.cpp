@@ -6,7 +6,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/DynamicCast.h>
 #include <c10/core/Event.h>
 
 #include <algorithm>
@@ -16,17 +15,12 @@
 #include "kindling/base/number_text.h"
 #include "kindling/device/transfer_counts.h"
 #include "metrics/epoch_log_sums.h"
+#include "tensors/host_number.h"
 
 namespace kindling {
 namespace {
 
 constexpr double kWeightOfRow = -1;
-
-// Reads a tensor in host memory without item(), which a step must not call.
-template <class Number>
-Number host_number(const at::Tensor& value) {
-  return c10::fetch_and_cast<Number>(value.scalar_type(), value.const_data_ptr());
-}
 
 void count_copy_to_host(std::int64_t bytes, bool waits) {
   TransferCounts& counts = transfer_counts();

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kindling/metrics/weighted_loss.h"
+#include "kindling/metrics/logged_values.h"
 
 namespace kindling {
 

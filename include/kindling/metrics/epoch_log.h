@@ -16,7 +16,6 @@
 #include "kindling/device/device.h"
 #include "kindling/metrics/logged_values.h"
 #include "kindling/metrics/metric.h"
-#include "kindling/metrics/weighted_loss.h"
 #include "kindling/tensors/state_dict.h"
 
 namespace kindling {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <utility>
 
 #include "base/joined.h"
@@ -414,37 +413,6 @@ void FitLoop::sanity_check(std::vector<ValidationSource> validation) {
 
 // --- Saving and resuming ---
 
-// Throws on all ranks if the call throws on one of them, so that none waits for the others in vain.
-// Collective.
-void FitLoop::together(const std::string& what, const std::function<void()>& call) {
-  if (context_->group() == nullptr) return call();
-  constexpr char kFailed = '-';  // before the text, which may be empty
-  std::exception_ptr error;
-  std::string text = "+";
-  try {
-    call();
-  } catch (const DistributedError&) {
-    throw;  // the ranks cannot reach each other
-  } catch (const std::exception& failure) {
-    error = std::current_exception();
-    text = kFailed + std::string(failure.what());
-  } catch (...) {
-    error = std::current_exception();
-    text = kFailed + std::string("an exception that is not a std::exception");
-  }
-  std::vector<std::string> texts;
-  try {
-    texts = context_->group()->all_gather(text);
-  } catch (...) {
-    if (!error) throw;
-  }
-  if (error) std::rethrow_exception(error);
-  for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    if (texts[rank].front() == kFailed)
-      throw Error({.place = "rank " + std::to_string(rank),
-                   .found = "cannot " + what + ": " + texts[rank].substr(1)});
-}
-
 void FitLoop::require_closed_window() const {
   if (latest_.updated) return;
   throw InsideStep({.place = "the run",
@@ -456,7 +424,7 @@ void FitLoop::require_closed_window() const {
 
 StateDict FitLoop::save_point() {
   StateDict state;
-  together("save the state", [&] {  // a callback or a logger may fail on one rank alone
+  call_on_all(context_->group(), "save the state", [&] {  // a callback or a logger may fail on one rank alone
     state_.require_between_steps();
     require_closed_window();
     if (context_->stop.is_early_stop_requested()) state_.is_early_stop_pending = true;  // by another rank

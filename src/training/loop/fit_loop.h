@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,7 +75,6 @@ class FitLoop {
   void end_open_window();
   void require_closed_window() const;
   void stop_if_diverged();
-  void together(const std::string& what, const std::function<void()>& call);
   std::optional<Metrics> leave_open();
   Metrics close_epoch(const NamedValues& validation);
   void update_plateau(const Record& record, bool has_validated);

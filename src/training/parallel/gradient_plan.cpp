@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/DynamicCast.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "kindling/base/error.h"
+#include "tensors/host_number.h"
 
 namespace kindling {
 namespace {
@@ -26,10 +26,8 @@ bool travel_alike(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.device() == b.device();
 }
 
-// Without item(), which a step must not call.
 bool is_finite_on_host(const at::Tensor& loss) {
-  const at::Tensor there = loss.is_cpu() ? loss : loss.cpu();
-  return std::isfinite(c10::fetch_and_cast<double>(there.scalar_type(), there.const_data_ptr()));
+  return std::isfinite(host_number(loss.is_cpu() ? loss : loss.cpu()));
 }
 
 [[noreturn]] void refuse_gradient(const std::string& parameter, const std::string& found,

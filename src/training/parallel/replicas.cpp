@@ -4,6 +4,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
 
+#include <exception>
 #include <map>
 #include <string>
 #include <utility>
@@ -99,6 +100,35 @@ void require_same_data(ProcessGroup& group, const TrainerOptions& options, const
   if (validation.empty()) values.push_back({"validation", "no data"});
   for (const ValidationSource& set : validation) add(values, "validation" + set.suffix, set.batches);
   group.require_same("the data of the ranks", values);
+}
+
+void call_on_all(ProcessGroup* group, const std::string& what, const std::function<void()>& call) {
+  if (group == nullptr) return call();
+  constexpr char kFailed = '-';  // before the text, which may be empty
+  std::exception_ptr error;
+  std::string text = "+";
+  try {
+    call();
+  } catch (const DistributedError&) {
+    throw;  // the ranks cannot reach each other
+  } catch (const std::exception& failure) {
+    error = std::current_exception();
+    text = kFailed + std::string(failure.what());
+  } catch (...) {
+    error = std::current_exception();
+    text = kFailed + std::string("an exception that is not a std::exception");
+  }
+  std::vector<std::string> texts;
+  try {
+    texts = group->all_gather(text);
+  } catch (...) {
+    if (!error) throw;
+  }
+  if (error) std::rethrow_exception(error);
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    if (texts[rank].front() == kFailed)
+      throw Error({.place = "rank " + std::to_string(rank),
+                   .found = "cannot " + what + ": " + texts[rank].substr(1)});
 }
 
 void verify_replicas(ProcessGroup& group, const Module& model, std::int64_t global_step) {

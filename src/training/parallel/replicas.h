@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "kindling/distributed/process_group.h"
@@ -22,6 +24,9 @@ void sync_initial_state(ProcessGroup& group, Module& model, const TrainerOptions
 // Throws for options or data that differ between ranks.
 void require_same_data(ProcessGroup& group, const TrainerOptions& options, const BatchSource& train,
                        const std::vector<ValidationSource>& validation);
+// Throws on all ranks if the call throws on one of them, so that none waits for the others in vain: Error
+// with what cannot be done. Calls it alone without a group.
+void call_on_all(ProcessGroup* group, const std::string& what, const std::function<void()>& call);
 // Throws for the first parameter whose bits differ between ranks. The host waits for the device.
 void verify_replicas(ProcessGroup& group, const Module& model, std::int64_t global_step);
 

@@ -4,21 +4,16 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/DynamicCast.h>
 
 #include <string>
 #include <utility>
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
+#include "tensors/host_number.h"
 
 namespace kindling {
 namespace {
-
-// Without item(), which a step must not call.
-double host_number(const at::Tensor& value) {
-  return c10::fetch_and_cast<double>(value.scalar_type(), value.const_data_ptr());
-}
 
 // Throws unless a loss that is a weighted mean says what it is a mean over.
 void require_weight(const Module& model, const at::Tensor& weight) {
