@@ -1,6 +1,8 @@
 #include "kindling/optim/clip.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_clamp_max.h>
+#include <ATen/ops/_foreach_clamp_min.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/empty.h>
@@ -50,10 +52,10 @@ double sum_of_squares(const float* x, std::int64_t count) {
 }
 
 // Python's clip_grad_norm_ takes parameters; here they would be scaled themselves.
-void refuse_parameters(std::span<const at::Tensor> gradients) {
+void refuse_parameters(const char* place, std::span<const at::Tensor> gradients) {
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (gradients[i].requires_grad() && gradients[i].is_leaf())
-      throw Error({.place = "clip_grad_norm",
+      throw Error({.place = place,
                    .found = "tensor " + std::to_string(i) + " requires a gradient, as parameters do",
                    .wanted = "gradients",
                    .remedy = "pass parameter.grad(), or Optimizer::gradients()"});
@@ -81,13 +83,29 @@ at::Tensor clip_on_host(std::span<const at::Tensor> gradients, double max_norm) 
 
 at::Tensor clip_grad_norm(std::span<const at::Tensor> gradients, double max_norm) {
   if (gradients.empty()) return {};
-  refuse_parameters(gradients);
+  refuse_parameters("clip_grad_norm", gradients);
   const at::NoGradGuard no_grad;
   if (lie_on_host(gradients)) return clip_on_host(gradients, max_norm);
   const at::TensorList list(gradients.data(), gradients.size());
   const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(list)));
   at::_foreach_mul_(list, norm.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1.0));
   return norm;
+}
+
+void clip_grad_value(std::span<const at::Tensor> gradients, double clip_value) {
+  constexpr const char* kHere = "clip_grad_value";
+  refuse_parameters(kHere, gradients);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].layout() != at::kStrided)
+      throw Error({.place = kHere,
+                   .found = "gradient " + std::to_string(i) + " is sparse",
+                   .wanted = "dense gradients",
+                   .remedy = "use an embedding with sparse = false, or clip by norm"});
+  if (gradients.empty()) return;
+  const at::NoGradGuard no_grad;
+  const at::TensorList list(gradients.data(), gradients.size());
+  at::_foreach_clamp_min_(list, -clip_value);
+  at::_foreach_clamp_max_(list, clip_value);
 }
 
 }  // namespace kindling

@@ -91,6 +91,7 @@ Optimizer::Optimizer(ParameterGroups groups, double lr, double weight_decay) : g
     if (!group.lr) group.lr = lr;
     if (!group.weight_decay) group.weight_decay = weight_decay;
     rates_.push_back({*group.lr});
+    weight_decays_.push_back(*group.weight_decay);
   }
   if (parameters_.empty()) refuse("the model has no parameters to train", "at least one parameter");
 }
@@ -99,6 +100,12 @@ Optimizer::~Optimizer() = default;
 
 void Optimizer::set_lr(double lr) {
   for (LearningRate& rate : rates_) rate = {lr, {}};
+}
+
+void Optimizer::set_weight_decay(std::size_t group, double weight_decay) {
+  if (!std::isfinite(weight_decay) || weight_decay < 0)
+    refuse("the weight decay is " + number_text(weight_decay), "a finite number, at least 0");
+  weight_decays_.at(group) = weight_decay;
 }
 
 double Optimizer::momentum() const {
@@ -212,7 +219,7 @@ void Optimizer::update_groups(const StepOptions& options) {
                 .parameters = {},
                 .gradients = at::TensorList(gradients_).slice(first, end - first),
                 .lr = {rates_[group].number, rate_for(parameters_[active_[first]], rates_[group].tensor)},
-                .weight_decay = *groups_[group].weight_decay,
+                .weight_decay = weight_decays_[group],
                 .options = options};
     part.parameters = active_of(parameters_, part, chosen_);
     update(part);

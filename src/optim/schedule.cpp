@@ -1,8 +1,11 @@
 #include "kindling/optim/schedule.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/optim/optimizer.h"
 #include "optim/schedule_length.h"
 
@@ -60,7 +63,25 @@ void check(const Sequence& sequence) {
   for (const Schedule& part : sequence.parts) {
     if (!part) refuse_sequence("a part is empty", "a schedule");
     if (part.plateau) refuse_sequence("a part waits for a plateau", "parts that depend on the step alone");
+    if (part.weight_decay_end)
+      refuse_sequence("a part changes the weight decay", "with_weight_decay_end() around the sequence");
   }
+}
+
+void apply_weight_decay(double end, const SchedulePoint& at, Optimizer& optimizer) {
+  const auto length = static_cast<double>(length_of({}, at, "weight_decay_end"));
+  const double done = std::min(static_cast<double>(at.step), length) / length;
+  bool has_any = false;
+  for (std::size_t group = 0; group < optimizer.groups().size(); ++group) {
+    const double start = *optimizer.groups()[group].weight_decay;
+    if (start == 0) continue;
+    has_any = true;
+    optimizer.set_weight_decay(group, end + (start - end) * (1 + std::cos(std::numbers::pi * done)) / 2);
+  }
+  if (!has_any)
+    throw ConfigError({.place = "weight_decay_end",
+                       .found = "it is set, but the optimizer has no weight decay",
+                       .wanted = "a weight_decay above 0 to start from"});
 }
 
 }  // namespace
@@ -83,6 +104,7 @@ void apply_schedule(const Schedule& schedule, SchedulePoint at, Optimizer& optim
     at.base_lr = *optimizer.groups()[group].lr;
     optimizer.set_lr(group, schedule(at));
   }
+  if (schedule.weight_decay_end) apply_weight_decay(*schedule.weight_decay_end, at, optimizer);
   if (!schedule.momentum) return;
   if (optimizer.has_momentum()) return optimizer.set_momentum(schedule.momentum(at));
   if (schedule.needs_momentum)
@@ -106,7 +128,18 @@ Schedule with_warmup(Schedule after, WarmupOptions options) {
     };
   warm.needs_momentum = after.needs_momentum;
   warm.plateau = after.plateau;
+  warm.weight_decay_end = after.weight_decay_end;
   return warm;
+}
+
+Schedule with_weight_decay_end(Schedule schedule, double end) {
+  if (!std::isfinite(end) || end < 0)
+    throw ConfigError({.place = "weight_decay_end",
+                       .found = "it is " + number_text(end),
+                       .wanted = "a finite number, at least 0"});
+  if (!schedule) schedule = [](const SchedulePoint& at) { return at.base_lr; };
+  schedule.weight_decay_end = end;
+  return schedule;
 }
 
 Schedule sequence_schedule(std::vector<Schedule> parts, SequenceScheduleOptions options) {

@@ -3,6 +3,9 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+
 #include "kindling/base/error.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
@@ -49,6 +52,19 @@ TEST(ClipOfParameters, IsRefusedAndScalesNothing) {
   const std::string text = error_text<Error>([&] { clip_grad_norm(parameters, 1.0); });
   EXPECT_NE(text.find("tensor 1 requires a gradient"), std::string::npos) << text;
   EXPECT_TRUE(same(parameters[1].detach(), at::full({3}, 7.0)));
+}
+
+class ClipGradValue : public OnDevice {};
+KINDLING_RUN_ON_DEVICES(ClipGradValue);
+
+// As torch.nn.utils.clip_grad_value_: infinite numbers are limited, too.
+TEST_P(ClipGradValue, LimitsEachNumber) {
+  const at::Tensor gradient = at::tensor({-3.f, -0.5f, 0.f, 2.5f, INFINITY, NAN}).to(device_);
+  clip_grad_value(std::array{gradient}, 1.5);
+  EXPECT_TRUE(same(gradient.slice(0, 0, 5).cpu(), at::tensor({-1.5f, -0.5f, 0.f, 1.5f, 1.5f})));
+  EXPECT_TRUE(gradient[5].isnan().item<bool>());
+  clip_grad_value({}, 1);
+  EXPECT_THROW(clip_grad_value(std::array{at::ones({2}).to_sparse()}, 1), Error);
 }
 
 }  // namespace

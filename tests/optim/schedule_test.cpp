@@ -222,6 +222,27 @@ TEST(Schedule, GivesAnOptimizerItsRatesAndItsMomentum) {
             "betas; set cycle_momentum = false to keep the momentum unchanged");
 }
 
+TEST(Schedule, MovesTheWeightDecayOfGroupsThatHaveOne) {
+  Sgd optimizer(ParameterGroups({{.parameters = {at::zeros({1}).requires_grad_()}, .weight_decay = 0.04},
+                                 {.parameters = {at::zeros({1}).requires_grad_()}, .weight_decay = 0}}),
+                {.lr = 0.1});
+  const Schedule schedule = with_warmup(with_weight_decay_end({}, 0.4), {.warmup_steps = 4});
+  for (const auto& [step, decay] : {std::pair<std::int64_t, double>{0, 0.04},
+                                    {2, 0.04 + 0.36 * (1 - std::sqrt(0.5)) / 2},
+                                    {4, 0.22},
+                                    {8, 0.4},
+                                    {9, 0.4}}) {
+    apply_schedule(schedule, {.step = step, .total_steps = 8}, optimizer);
+    EXPECT_NEAR(optimizer.weight_decay(0), decay, 1e-15);
+    EXPECT_EQ(optimizer.weight_decay(1), 0);
+  }
+  EXPECT_THROW(with_weight_decay_end({}, -1), ConfigError);
+  EXPECT_THROW(apply_schedule(schedule, {.step = 0}, optimizer), ConfigError);  // the length is unknown
+  Sgd without(ParameterGroups{at::zeros({1}).requires_grad_()}, {.lr = 0.1});
+  EXPECT_THROW(apply_schedule(schedule, {.step = 0, .total_steps = 8}, without), ConfigError);
+  EXPECT_THROW(sequence_schedule({schedule}, {}), ConfigError);
+}
+
 TEST(Schedule, RequiresItsLengthIfTheRunHasNone) {
   EXPECT_THROW(cosine_schedule()({.step = 0, .total_steps = 0, .base_lr = 0.1}), ConfigError);
   EXPECT_DOUBLE_EQ(cosine_schedule({.T_max = 10})({.step = 10, .total_steps = 0, .base_lr = 0.1}), 0.0);

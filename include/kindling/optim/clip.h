@@ -15,4 +15,8 @@ namespace kindling {
 // a parameter, which PyTorch's clip_grad_norm_ takes.
 KINDLING_API at::Tensor clip_grad_norm(std::span<const at::Tensor> gradients, double max_norm);
 
+// Limits each number of the gradients to [−clip_value, clip_value] in place, as PyTorch's clip_grad_value_
+// does; NaN stays. The same requirements; sparse gradients throw Error.
+KINDLING_API void clip_grad_value(std::span<const at::Tensor> gradients, double clip_value);
+
 }  // namespace kindling

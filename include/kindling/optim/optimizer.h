@@ -56,6 +56,11 @@ class KINDLING_API Optimizer {
   void set_lr(std::size_t group, double lr) { rates_.at(group) = {lr, {}}; }
   void set_lr(std::size_t group, at::Tensor lr) { rates_.at(group).tensor = std::move(lr); }
 
+  // The weight decay of the next step, which a schedule may change between two steps. Rules without weight
+  // decay (Lbfgs) do not read it. set_weight_decay() throws ConfigError for values below 0 or not finite.
+  double weight_decay(std::size_t group = 0) const { return weight_decays_.at(group); }
+  void set_weight_decay(std::size_t group, double weight_decay);
+
   // The rule's momentum, which a schedule may change between two steps: SGD's momentum, the first of Adam's
   // betas. The last two throw ConfigError if there is none, and for values outside [0, 1).
   bool has_momentum() const noexcept { return momentum_.has_value(); }
@@ -143,7 +148,8 @@ class KINDLING_API Optimizer {
   std::string misfits(const StateDict& saved) const;
 
   std::vector<ParameterGroup> groups_;
-  std::vector<LearningRate> rates_;  // of the groups
+  std::vector<LearningRate> rates_;    // of the groups
+  std::vector<double> weight_decays_;  // of the groups
   std::optional<double> momentum_, initial_momentum_;
   std::vector<at::Tensor> parameters_;
   std::vector<std::string> names_;

@@ -47,6 +47,8 @@ class Schedule : public std::function<double(const SchedulePoint&)> {
   // The momentum to set with it (Optimizer::set_momentum); empty: unchanged.
   std::function<double(const SchedulePoint&)> momentum{};
   bool needs_momentum = false;  // true: an optimizer without momentum is an error; false: it is ignored
+  // Each group's weight decay follows a cosine from its first value to this one at the end of the run.
+  std::optional<double> weight_decay_end{};
   // What SchedulePoint::plateaus counts. The trainer counts it, and saves and restores the counter.
   std::optional<PlateauScheduleOptions> plateau{};
 };
@@ -54,8 +56,8 @@ class Schedule : public std::function<double(const SchedulePoint&)> {
 // The unit of a schedule's steps. Plateaus are always counted in epochs.
 enum class ScheduleInterval { step, epoch };
 
-// Sets the rate of every group of the optimizer (from the group's base rate), and the optimizer's momentum.
-// Throws ConfigError if the schedule needs a momentum and there is none.
+// Sets the rate of every group of the optimizer (from the group's base rate), and the optimizer's momentum
+// and weight decays. Throws ConfigError if the schedule needs a momentum or a weight decay and there is none.
 KINDLING_API void apply_schedule(const Schedule& schedule, SchedulePoint at, Optimizer& optimizer);
 
 struct WarmupOptions {
@@ -70,6 +72,11 @@ struct WarmupOptions {
 // Linear from b·warmup_start_factor to b over warmup_steps; then `after`, whose steps count from there.
 KINDLING_API Schedule with_warmup(Schedule after, WarmupOptions options);
 
+// The schedule (empty: a constant rate), and a weight decay of end + (start − end)·(1 + cos(π·t / T)) / 2 in
+// step t of T for each group whose weight decay is not 0 (Caron et al., 2021: it rises from 0.04 to 0.4).
+// Throws ConfigError for an end below 0 or not finite.
+KINDLING_API Schedule with_weight_decay_end(Schedule schedule, double end);
+
 struct SequenceScheduleOptions {
   std::vector<std::int64_t> milestones{};
   static constexpr auto fields = kindling::fields(
@@ -78,8 +85,8 @@ struct SequenceScheduleOptions {
 };
 // Like torch's SequentialLR: part i starts at milestones[i - 1]; its steps count from there, and its run ends
 // at the next milestone. A part without a momentum keeps the last value of the part before. Throws
-// ConfigError if milestones do not increase or their number is not one less than that of the parts, and for a
-// plateau schedule.
+// ConfigError if milestones do not increase or their number is not one less than that of the parts, and for
+// parts that wait for a plateau or change the weight decay.
 KINDLING_API Schedule sequence_schedule(std::vector<Schedule> parts, SequenceScheduleOptions options);
 
 }  // namespace kindling

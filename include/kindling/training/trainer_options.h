@@ -26,7 +26,8 @@ struct TrainerOptions {
   // GPUs of this machine to use; -1: all. If there are fewer, a warning gives the reason. Each process uses
   // one: the first, or with a process_group the one of its local rank.
   std::int64_t num_gpus = 0;
-  double gradient_clip_val = 0;  // largest 2-norm over all gradients; 0: no clipping
+  double gradient_clip_val = 0;                  // largest 2-norm over all gradients; 0: no clipping
+  std::string gradient_clip_algorithm = "norm";  // "value": gradient_clip_val limits each number instead
 
   std::optional<std::int64_t> max_steps{};  // optimizer steps
   std::string max_time{};  // "days:hours:minutes:seconds" over all resumes; checked between steps

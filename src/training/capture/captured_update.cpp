@@ -100,6 +100,7 @@ void CapturedUpdate::step(Optimizer& optimizer, const std::function<void()>& wor
     if (!rate.tensor.defined()) key_.add(rate.number);
   }
   key_.add(optimizer.momentum());
+  for (std::size_t group = 0; group < rates.size(); ++group) key_.add(optimizer.weight_decay(group));
   updated_.run(key_, work);
   // A graph writes to the gradients without raising their version.
   for (const at::Tensor& parameter : optimizer.parameters())

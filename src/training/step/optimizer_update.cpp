@@ -239,7 +239,13 @@ void OptimizerUpdate::measure(Optimizer& optimizer, std::string_view name,
                               std::span<const at::Tensor> losses) {
   if (scaler() != nullptr) scaler()->unscale(optimizer);
   if (context_.options.track_grad_norm != 0) mark_gradient_norms(optimizer, slot(name).norm_columns);
-  guard_.check(losses, optimizer, clip(optimizer, name), scaler());
+  if (context_.options.gradient_clip_algorithm == "norm") {
+    guard_.check(losses, optimizer, clip(optimizer, name), scaler());
+    return;
+  }
+  guard_.check(losses, optimizer, {}, scaler());  // before the limit, which hides infinite numbers
+  if (context_.options.gradient_clip_val > 0)
+    clip_grad_value(optimizer.gradients(), context_.options.gradient_clip_val);
 }
 
 // Logs the p-norms of the gradients with one operator on the device, without a wait.
