@@ -41,6 +41,11 @@ bool is_choice(const std::string& value, const FieldNotes& notes) {
   return choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
 }
 
+std::string wanted_numbers_or_word(const FieldNotes& notes) {
+  const std::string range = range_text(notes), words = choices_text(notes, ", ");
+  return "an array of numbers" + (range.empty() ? "" : " " + range) + (words.empty() ? "" : ", or " + words);
+}
+
 std::string wanted_string(const FieldNotes& notes) {
   const std::string choices = choices_text(notes, ", ");
   return choices.empty() ? "a string" : "one of " + choices;

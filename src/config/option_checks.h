@@ -21,6 +21,9 @@ std::string choices_text(const FieldNotes& notes, std::string_view gap);
 // Returns ">= 1" or "> 0 and < 1"; empty without a range.
 std::string range_text(const FieldNotes& notes);
 
+// Returns "an array of numbers >= 0, or \"balanced\"".
+std::string wanted_numbers_or_word(const FieldNotes& notes);
+
 // Returns "a string", or the choices.
 std::string wanted_string(const FieldNotes& notes);
 
@@ -39,6 +42,9 @@ template <class Visit, class Value>
 void for_each_scalar(const Value& value, Visit&& visit) {
   if constexpr (requires { value.has_value(); }) {
     if (value) for_each_scalar(*value, visit);
+  } else if constexpr (std::is_same_v<Value, NumbersOrWord>) {
+    if (!value.word.empty()) return visit(value, std::optional<std::size_t>());
+    for_each_scalar(value.numbers, visit);
   } else if constexpr (OptionArray<Value>) {
     for (std::size_t i = 0; i < value.size(); ++i) {
       const typename Value::value_type scalar = value[i];
@@ -58,6 +64,8 @@ bool allowed(const Scalar& value, const FieldNotes& notes) {
     return in_range(static_cast<double>(value), notes);
   } else if constexpr (std::is_same_v<Scalar, CountOrFraction>) {
     return value.is_fraction() ? value.number() > 0 && value.number() <= 1 : value.number() >= 1;
+  } else if constexpr (std::is_same_v<Scalar, NumbersOrWord>) {
+    return is_choice(value.word, notes);
   } else if constexpr (std::is_same_v<Scalar, std::string>) {
     return is_choice(value, notes);
   } else {
@@ -71,6 +79,7 @@ std::string wanted_text(const FieldNotes& notes) {
   if constexpr (std::is_same_v<Scalar, bool>) return "true or false";
   if constexpr (std::is_same_v<Scalar, std::filesystem::path>) return "a path";
   if constexpr (std::is_same_v<Scalar, std::string>) return wanted_string(notes);
+  if constexpr (std::is_same_v<Scalar, NumbersOrWord>) return wanted_numbers_or_word(notes);
   if constexpr (std::is_same_v<Scalar, CountOrFraction>)
     return "a fraction > 0 and <= 1.0 or an integer >= 1";
   const std::string range = range_text(notes);

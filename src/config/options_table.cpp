@@ -32,6 +32,7 @@ std::string type_name(bool is_plural) {
   if constexpr (std::is_same_v<Scalar, double>) return std::string("number") + ending;
   if constexpr (std::is_same_v<Scalar, std::filesystem::path>) return std::string("path") + ending;
   if constexpr (std::is_same_v<Scalar, CountOrFraction>) return "integer, or fraction up to 1.0";
+  if constexpr (std::is_same_v<Scalar, NumbersOrWord>) return "array of numbers";
   return std::string("string") + ending;
 }
 
@@ -55,9 +56,13 @@ std::string plain_type(const OptionRef& option) {
   return std::visit(name_of, option.value) + (range.empty() ? "" : " " + range);
 }
 
-// "number > 0", "`\"min\"`, `\"max\"`"
+// "number > 0", "`\"min\"`, `\"max\"`", "array of numbers, or `\"balanced\"`"
 std::string type_cell(const OptionRef& option) {
   const std::vector<std::string> choices = config::choices_of(option.notes);
+  if (std::holds_alternative<NumbersOrWord*>(option.value) && !choices.empty())
+    return markdown_cell(plain_type(option)) + ", or " + joined(choices, ", ", [](const std::string& choice) {
+             return in_backticks(config::toml_text(choice));
+           });
   if (!choices.empty())
     return joined(choices, ", ",
                   [](const std::string& choice) { return in_backticks(config::toml_text(choice)); });
@@ -94,8 +99,12 @@ std::string description_cell(const FieldNotes& notes) {
 OptionText describe(const OptionRef& option) {
   const std::vector<std::string> choices = config::choices_of(option.notes);
   const auto quoted = [](const std::string& choice) { return config::toml_text(choice); };
+  const std::string words = joined(choices, ", ", quoted);
+  const bool may_be_numbers = std::holds_alternative<NumbersOrWord*>(option.value);
   OptionText text{
-      .type = choices.empty() ? plain_type(option) : joined(choices, ", ", quoted),
+      .type = choices.empty()  ? plain_type(option)
+              : may_be_numbers ? plain_type(option) + ", or " + words
+                               : words,
       .default_value = plain_default(option),
       .choices = choices,
       .example = option.notes.example,

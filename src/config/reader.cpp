@@ -107,6 +107,8 @@ std::string remedy(const ConfigNode& node) {
     }
     return "";
   }
+  if constexpr (std::is_same_v<Scalar, NumbersOrWord>)
+    return is_one_value(node) ? " (put it in brackets)" : "";
   return is_one_value(node) && !std::is_arithmetic_v<Scalar> ? " (put it in quotes)" : "";
 }
 
@@ -118,6 +120,17 @@ std::optional<Scalar> scalar_in(const ConfigNode& node) {
     if (const auto* count = std::get_if<std::int64_t>(&node.value)) return *count;
     const auto* share = std::get_if<double>(&node.value);
     return share == nullptr ? std::nullopt : std::optional<CountOrFraction>(*share);
+  } else if constexpr (std::is_same_v<Scalar, NumbersOrWord>) {
+    if (const auto* word = std::get_if<std::string>(&node.value)) return *word;
+    const auto* items = std::get_if<ConfigArray>(&node.value);
+    if (items == nullptr) return std::nullopt;
+    NumbersOrWord list;
+    for (const ConfigNode& item : *items) {
+      const std::optional<double> number = scalar_in<double>(item);
+      if (!number) return std::nullopt;
+      list.numbers.push_back(*number);
+    }
+    return list;
   } else if constexpr (std::is_same_v<Scalar, std::filesystem::path>) {
     const std::optional<std::string> text = as_string(node);
     if (!text || text->empty()) return text;  // an empty path means none, not the folder

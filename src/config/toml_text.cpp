@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/joined.h"
 #include "base/utf8.h"
 #include "kindling/base/number_text.h"
 
@@ -37,6 +38,11 @@ std::string toml_text(double value) {
 std::string toml_text(const CountOrFraction& value) {
   if (value.is_fraction()) return toml_text(value.number());
   return toml_text(static_cast<std::int64_t>(value.number()));
+}
+
+std::string toml_text(const NumbersOrWord& value) {
+  if (!value.word.empty()) return toml_text(value.word);
+  return "[" + joined(value.numbers, ", ", [](double number) { return toml_text(number); }) + "]";
 }
 
 std::string toml_text(std::string_view value) {

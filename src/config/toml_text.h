@@ -7,6 +7,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/config/count_or_fraction.h"
+#include "kindling/config/numbers_or_word.h"
 
 namespace kindling::config {
 
@@ -19,6 +20,7 @@ KINDLING_API std::string toml_text(bool value);
 KINDLING_API std::string toml_text(std::int64_t value);
 KINDLING_API std::string toml_text(double value);
 std::string toml_text(const CountOrFraction& value);
+std::string toml_text(const NumbersOrWord& value);
 KINDLING_API std::string toml_text(std::string_view value);
 std::string toml_text(const std::string& value);
 std::string toml_text(const std::filesystem::path& value);

@@ -36,6 +36,8 @@ std::vector<at::Tensor> ExportedModule::run(std::span<const at::Tensor>) { throw
 at::Tensor ExportedModule::forward(const at::Tensor&) { throw_missing("ExportedModule"); }
 at::Tensor ExportedModule::forward_inputs(const Batch&) { throw_missing("ExportedModule"); }
 at::Tensor ExportedModule::loss(const at::Tensor&, const at::Tensor&) { throw_missing("ExportedModule"); }
+void ExportedModule::set_loss_options(const ClassLossOptions&) { throw_missing("ExportedModule"); }
+void ExportedModule::set_class_weights(const at::Tensor&) { throw_missing("ExportedModule"); }
 at::Tensor ExportedModule::training_step(const Batch&) { throw_missing("ExportedModule"); }
 void ExportedModule::validation_step(const Batch&) { throw_missing("ExportedModule"); }
 void ExportedModule::test_step(const Batch&) { throw_missing("ExportedModule"); }

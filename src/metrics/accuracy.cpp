@@ -26,6 +26,8 @@ void refuse_class_labels(const char* place, const at::Tensor& outputs, const at:
   if (has_other_classes)
     remedy = "set num_classes = " + std::to_string(outputs.size(1)) +
              " where the probabilities are made, such as in mix_up, cut_mix or one_hot";
+  if (outputs.dim() >= 2 && labels.sizes() == outputs.sizes())
+    remedy = "if each class has a yes or no of its own, set multi_label = true (model.multi_label)";
   throw DataError({.place = place,
                    .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(outputs),
                    .wanted = wanted,
@@ -37,11 +39,11 @@ namespace {
 constexpr std::int64_t kNoClass = -100;
 
 [[noreturn]] void refuse_sums() {
-  throw DataError({.place = "accuracy",
-                   .found = "labels of the outputs' shape do not add up to 1 over the classes",
-                   .wanted = "class numbers, or class probabilities",
-                   .remedy = "if each class has a yes or no of its own (multi-label), measure f1 or auroc of "
-                             "outputs.flatten() and labels.flatten()"});
+  throw DataError(
+      {.place = "accuracy",
+       .found = "labels of the outputs' shape do not add up to 1 over the classes",
+       .wanted = "class numbers, or class probabilities",
+       .remedy = "if each class has a yes or no of its own (multi-label), set multi_label = true"});
 }
 
 // Returns the number of right answers; NaN if labels of the outputs' shape are not probabilities.
@@ -74,7 +76,8 @@ at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) {
 Accuracy::Accuracy(AccuracyOptions options) : options_(options) { validate(options_, "Accuracy"); }
 
 at::Tensor Accuracy::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return options_.ignore_index ? Metric::update(outputs, labels) : num_right_answers(outputs, labels);
+  return options_.ignore_index || options_.multi_label ? Metric::update(outputs, labels)
+                                                       : num_right_answers(outputs, labels);
 }
 
 std::optional<std::int64_t> Accuracy::num_answers(const at::Tensor& outputs, const at::Tensor&) const {
@@ -85,15 +88,18 @@ std::optional<std::int64_t> Accuracy::num_answers(const at::Tensor& outputs, con
 
 at::Tensor Accuracy::num_counted(const at::Tensor& outputs, const at::Tensor& labels,
                                  const at::Tensor& num_labels) const {
-  if (options_.ignore_index || !are_integral_class_numbers(outputs, labels)) return {};
+  if (options_.ignore_index || options_.multi_label || !are_integral_class_numbers(outputs, labels))
+    return {};
   return num_labels.defined() ? num_labels : labels.ne(kNoClass).sum();
 }
 
 // The cells: wrong, correct, ignored, not a class.
 at::Tensor Accuracy::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                      const at::Tensor& weights) const {
-  const ClassAnswers answers =
-      class_answers("accuracy", outputs, labels, weights, options_.ignore_index.value_or(kNoClass));
+  const std::int64_t ignored = options_.ignore_index.value_or(kNoClass);
+  const ClassAnswers answers = options_.multi_label
+                                   ? answers_of_each_class("accuracy", outputs, labels, weights, ignored)
+                                   : class_answers("accuracy", outputs, labels, weights, ignored);
   const at::Tensor hit = answers.labels.eq(answers.predicted()).to(at::kLong);
   const at::Tensor cells =
       at::where(answers.labels.ge(answers.num_classes), answers.labels.sub(answers.num_classes - 2), hit);
@@ -112,8 +118,9 @@ double Accuracy::compute(std::span<const double> sums, double num_samples) const
   }
   const std::vector<double> cells = sum_of_parts(sums, kPartsOfWeights);
   if (std::isnan(cells[3])) refuse_sums();
-  if (options_.ignore_index) refuse_other_labels("accuracy", cells[3], *options_.ignore_index);
-  return cells[1] / (cells[0] + cells[1] + (options_.ignore_index ? 0 : cells[3]));
+  const bool refuses = options_.ignore_index || options_.multi_label;
+  if (refuses) refuse_other_labels("accuracy", cells[3], options_.ignore_index.value_or(kNoClass));
+  return cells[1] / (cells[0] + cells[1] + (refuses ? 0 : cells[3]));
 }
 
 }  // namespace kindling

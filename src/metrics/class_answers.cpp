@@ -83,6 +83,20 @@ ClassAnswers class_answers(const char* place, const at::Tensor& outputs, const a
   return answers;
 }
 
+ClassAnswers answers_of_each_class(const char* place, const at::Tensor& outputs, const at::Tensor& labels,
+                                   const at::Tensor& weights, std::int64_t ignore_index) {
+  if (!outputs.is_floating_point() || labels.is_complex() || outputs.sizes() != labels.sizes())
+    throw DataError({.place = place,
+                     .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(outputs),
+                     .wanted = "logits, and a 0 or 1 for each of them (multi_label)"});
+  ClassAnswers answers{.num_classes = 2, .scores = outputs.reshape({-1})};
+  const at::Tensor flat = labels.reshape({-1});
+  const at::Tensor is_other = flat.ge(0).logical_and_(flat.le(1)).logical_not_();
+  answers.labels = coded(flat.gt(0.5).to(at::kLong), is_other, flat.eq(ignore_index), 2);
+  if (weights.defined()) answers.weights = weights_of(place, weights, outputs.sizes());
+  return answers;
+}
+
 at::Tensor weights_of(const char* place, const at::Tensor& weights, at::IntArrayRef shape) {
   const at::Tensor numbers = weights.to(at::kDouble);
   if (weights.sizes() == shape) return numbers.reshape({-1});

@@ -24,6 +24,12 @@ struct ClassAnswers {
 ClassAnswers class_answers(const char* place, const at::Tensor& outputs, const at::Tensor& labels,
                            const at::Tensor& weights, std::int64_t ignore_index);
 
+// The same for a yes or no of each output: scores [n], one for each number of `labels`, which has the
+// outputs' shape: 0 or 1, and of numbers between them 1 above 0.5. weights: [batch], of the outputs' shape,
+// or undefined.
+ClassAnswers answers_of_each_class(const char* place, const at::Tensor& outputs, const at::Tensor& labels,
+                                   const at::Tensor& weights, std::int64_t ignore_index);
+
 // [batch, classes, …] → bool [batch, …]: whether the probabilities of a label add up to 1, as far as those of
 // half precision do.
 at::Tensor add_up_to_one(const at::Tensor& probabilities);

@@ -1,7 +1,9 @@
 #include "kindling/metrics/class_score.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "kindling/base/error.h"
@@ -43,24 +45,56 @@ ClassCount total(const std::vector<ClassCount>& counts) {
   return all;
 }
 
-double weighted_mean(const std::vector<ClassCount>& counts, const std::string& score, bool by_labels) {
+double weighted_mean(const std::vector<ClassCount>& counts, const ClassScoreOptions& options) {
   double sum = 0, weights = 0;
   for (const ClassCount& count : counts) {
-    const double weight = by_labels ? count.labels : count.labels + count.answers > 0 ? 1 : 0;
-    sum += weight * count.of(score);
+    const bool occurs = count.labels + count.answers > 0;
+    const double weight = options.average == "weighted"   ? count.labels
+                          : occurs || options.multi_label ? 1
+                                                          : 0;
+    sum += weight * count.of(options.score);
     weights += weight;
   }
-  return sum / weights;
+  return weights == 0 ? 0 : sum / weights;
+}
+
+// Counts of [n, classes] answers, each a yes or no of its class.
+at::Tensor counts_of_each_class(const ClassAnswers& answers, std::int64_t num_classes) {
+  const std::int64_t width = num_classes + 2;
+  const at::Tensor classes = at::arange(num_classes, answers.labels.options())
+                                 .repeat({answers.labels.numel() / std::max<std::int64_t>(num_classes, 1)});
+  const at::Tensor has = answers.labels.eq(1), is_said = answers.predicted().eq(1);
+  const at::Tensor counts = answers.labels.lt(2), is_other = answers.labels.eq(3);
+  const auto cells = [&](const at::Tensor& is_in) {
+    return classes.masked_fill(is_in.logical_not(), num_classes);
+  };
+  const at::Tensor labels = cells(has).masked_fill_(is_other, num_classes + 1);
+  const at::Tensor hits = cells(has.logical_and(is_said)), said = cells(is_said.logical_and(counts));
+  return counts_of(at::cat({labels, hits.add_(width), said.add_(2 * width)}), 3 * width,
+                   answers.weights.defined() ? answers.weights.repeat({3}) : at::Tensor());
 }
 
 }  // namespace
 
 ClassScore::ClassScore(ClassScoreOptions options) : options_(std::move(options)) {
   validate(options_, "ClassScore");
+  if (options_.multi_label && options_.average == "binary")
+    throw ConfigError({.place = options_.score,
+                       .found = "the average is binary, and multi_label is set",
+                       .wanted = "macro, micro, weighted or per_class"});
 }
 
 at::Tensor ClassScore::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                        const at::Tensor& weights) const {
+  if (options_.multi_label) {
+    const auto with_classes_last = [](const at::Tensor& tensor) {
+      return tensor.dim() < 3 ? tensor : tensor.movedim(1, -1);
+    };
+    const ClassAnswers each =
+        answers_of_each_class(options_.score.c_str(), with_classes_last(outputs), with_classes_last(labels),
+                              weights, options_.ignore_index);
+    return counts_of_each_class(each, outputs.dim() < 2 ? 1 : outputs.size(1));
+  }
   const ClassAnswers answers =
       class_answers(options_.score.c_str(), outputs, labels, weights, options_.ignore_index);
   const std::int64_t num_classes = answers.num_classes, width = num_classes + 2;
@@ -80,10 +114,10 @@ at::Tensor ClassScore::update_weighted(const at::Tensor& outputs, const at::Tens
 
 double ClassScore::compute(std::span<const double> sums, double) const {
   const auto counts = class_counts(sums, options_);
-  if (total(counts).labels == 0) return std::numeric_limits<double>::quiet_NaN();
+  if (total(counts).labels == 0 && !options_.multi_label) return std::numeric_limits<double>::quiet_NaN();
   if (options_.average == "micro") return total(counts).of(options_.score);
   if (options_.average == "binary") return counts[1].of(options_.score);
-  return weighted_mean(counts, options_.score, options_.average == "weighted");
+  return weighted_mean(counts, options_);
 }
 
 NamedValues ClassScore::values(std::span<const double> sums, double num_samples) const {

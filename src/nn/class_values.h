@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
+#include <torch/nn/module.h>
+
+#include "kindling/nn/class_loss.h"
 
 namespace kindling {
 
@@ -17,6 +20,22 @@ inline at::Tensor predicted_classes(const at::Tensor& outputs) { return class_lo
 inline at::Tensor class_probabilities(const at::Tensor& outputs) {
   const at::Tensor logits = class_logits(outputs);
   return logits.to(at::promote_types(logits.scalar_type(), at::kFloat)).softmax(1);
+}
+
+// True for a model with a yes or no of each class: its probabilities and labels are as many as its outputs.
+inline bool has_several_labels(const torch::nn::Module& model) {
+  const auto* const of_classes = dynamic_cast<const ClassLossModel*>(&model);
+  return of_classes != nullptr && of_classes->loss_options().multi_label;
+}
+
+// The probabilities and labels of a classifier's outputs; labels are int64.
+inline at::Tensor probabilities_of(const torch::nn::Module& model, const at::Tensor& outputs) {
+  return has_several_labels(model)
+             ? outputs.to(at::promote_types(outputs.scalar_type(), at::kFloat)).sigmoid()
+             : class_probabilities(outputs);
+}
+inline at::Tensor labels_of(const torch::nn::Module& model, const at::Tensor& outputs) {
+  return has_several_labels(model) ? outputs.gt(0).to(at::kLong) : predicted_classes(outputs);
 }
 
 }  // namespace kindling

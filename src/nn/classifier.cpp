@@ -1,10 +1,5 @@
 #include "kindling/nn/classifier.h"
 
-#include <ATen/autocast_mode.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 
 #include <exception>
@@ -13,8 +8,6 @@
 #include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/metrics/accuracy.h"
-#include "metrics/class_labels.h"
-#include "nn/class_loss.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -32,12 +25,6 @@ namespace {
                                  " or more, or correct the labels"}));
 }
 
-[[noreturn]] void refuse_weights(std::string found) {
-  throw ConfigError({.place = "Classifier::set_class_weights",
-                     .found = std::move(found),
-                     .wanted = "floating-point numbers [classes], finite, at least 0, one of them above 0"});
-}
-
 }  // namespace
 
 Classifier::Classifier() { add_metric("acc", std::make_shared<Accuracy>()); }
@@ -45,20 +32,12 @@ Classifier::Classifier() { add_metric("acc", std::make_shared<Accuracy>()); }
 Classifier::~Classifier() = default;
 
 at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels) {
-  const bool by_number = labels.scalar_type() == at::kLong && are_class_numbers(outputs, labels);
-  if (!by_number && !are_class_probabilities(outputs, labels))
-    refuse_class_labels("Classifier::loss", outputs, labels);
-  const at::Tensor weights = class_weights_.defined() ? weights_like(outputs) : at::Tensor();
   try {
-    if (!by_number) {  // a mean over rows, also with class weights
-      const at::Tensor value = at::cross_entropy_loss(outputs, labels, weights);
-      if (!weights.defined() && outputs.dim() == 2) return value;
-      const auto num_rows = static_cast<double>(outputs.numel() / outputs.size(1));
-      return weighted(
-          {value, at::full({}, num_rows, outputs.options().dtype(at::kFloat).requires_grad(false))});
-    }
-    const WeightedLoss loss = cross_entropy(outputs, labels, weights);
-    if (!weights.defined()) keep_num_labels(labels, loss.weight);
+    const WeightedLoss loss = class_loss_("Classifier::loss", outputs, labels);
+    if (!loss.weight.defined()) return loss.loss;
+    const bool counts_labels = labels.scalar_type() == at::kLong && !class_weights().defined() &&
+                               !loss_options().ignore_index && !loss_options().multi_label;
+    if (counts_labels) keep_num_labels(labels, loss.weight);
     return weighted(loss);
   } catch (const c10::Error& error) {
     if (const auto label = label_out_of_range(error)) refuse_label(*this, *label, outputs);
@@ -66,40 +45,10 @@ at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels)
   }
 }
 
-void Classifier::set_class_weights(const at::Tensor& weights) {
-  if (!weights.defined()) {
-    cast_weights_.clear();
-    class_weights_.reset();
-    return;
-  }
-  if (weights.dim() != 1 || weights.numel() == 0 || !weights.is_floating_point())
-    refuse_weights("a tensor of the type " + type_text(weights));
-  const at::Tensor values = weights.detach().to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-  if (!at::isfinite(values).all().item<bool>() || values.lt(0).any().item<bool>())
-    refuse_weights("a weight that is negative or not finite");
-  if (values.eq(0).all().item<bool>()) refuse_weights("weights that are all 0");
-  cast_weights_.clear();
-  class_weights_ = values;
-}
-
-// Copies the weights once per device and dtype, so that a step copies and waits for nothing. Autocast
-// computes the loss in float32, so the weights must not be rounded to the dtype of the outputs.
-at::Tensor Classifier::weights_like(const at::Tensor& outputs) {
-  if (class_weights_.size(0) != outputs.size(1))
-    throw ConfigError({.place = name() + "::loss",
-                       .found = std::to_string(class_weights_.size(0)) +
-                                " class weights (model.class_weights or "
-                                "model.balanced_class_weights), and outputs of " +
-                                std::to_string(outputs.size(1)) + " classes",
-                       .wanted = "one weight per class",
-                       .remedy = "num_classes (model.num_classes) is the number of classes"});
-  at::ScalarType dtype = outputs.scalar_type();
-  if (at::autocast::is_autocast_enabled(outputs.device().type()))
-    dtype = at::promote_types(dtype, at::kFloat);
-  for (const at::Tensor& cast : cast_weights_)
-    if (cast.device() == outputs.device() && cast.scalar_type() == dtype) return cast;
-  const at::NoGradGuard no_grad;
-  return cast_weights_.emplace_back(class_weights_.to(outputs.options().dtype(dtype)));
+void Classifier::set_loss_options(const ClassLossOptions& options) {
+  ClassLossModel::set_loss_options(options);
+  add_metric("acc", std::make_shared<Accuracy>(AccuracyOptions{.ignore_index = options.ignore_index,
+                                                               .multi_label = options.multi_label}));
 }
 
 at::Tensor Classifier::accuracy(const at::Tensor& outputs, const at::Tensor& labels) const {

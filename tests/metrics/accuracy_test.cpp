@@ -3,11 +3,15 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "kindling/base/error.h"
+#include "kindling/metrics/class_score.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -68,8 +72,7 @@ TEST(AccuracyOfPixels, CountsSamplesWhereEachHasOneAnswer) {
 
 constexpr const char* kNoProbabilities =
     "accuracy: labels of the outputs' shape do not add up to 1 over the classes; expected: class numbers, or "
-    "class probabilities; if each class has a yes or no of its own (multi-label), measure f1 or auroc of "
-    "outputs.flatten() and labels.flatten()";
+    "class probabilities; if each class has a yes or no of its own (multi-label), set multi_label = true";
 
 // Two of three classes are true of the first sample.
 TEST(AccuracyOfSeveralLabels, IsRefusedAtTheEndOfTheEpoch) {
@@ -87,6 +90,41 @@ TEST(AccuracyOfSeveralLabels, IsRefusedWithWeightsToo) {
   const std::span<const double> numbers(sums.const_data_ptr<double>(),
                                         static_cast<std::size_t>(sums.numel()));
   EXPECT_EQ(error_text<DataError>([&] { (void)accuracy.compute(numbers, 2); }), kNoProbabilities);
+}
+
+// scikit-learn 1.7's numbers for a label matrix, zero_division = 0; the fourth class neither occurs nor is
+// said.
+TEST(AccuracyOfSeveralLabels, AndScoresAreThoseOfScikitLearn) {
+  const at::Tensor i = at::arange(28, at::kDouble).view({7, 4});
+  at::Tensor outputs = (i * 1.7).sin(), labels = (i * 7).remainder(5).lt(2).to(at::kLong);
+  outputs.select(1, 3).fill_(-1);
+  labels.select(1, 3).fill_(0);
+  const auto value = [&](const Metric& metric, const at::Tensor& of_labels) {
+    const at::Tensor sums = metric.update(outputs, of_labels).contiguous();
+    return metric.compute({sums.const_data_ptr<double>(), static_cast<std::size_t>(sums.numel())}, 7);
+  };
+  for (const at::ScalarType type : {at::kLong, at::kByte, at::kFloat}) {
+    const at::Tensor typed = labels.to(type);
+    EXPECT_NEAR(value(kindling::Accuracy({.multi_label = true}), typed), 0.5714285714285714, 1e-15);
+    const std::map<std::string, std::array<double, 3>> of_averages{
+        {"macro", {0.19444444444444442, 0.16666666666666666, 0.25}},
+        {"micro", {0.3333333333333333, 0.3, 0.375}},
+        {"weighted", {0.29166666666666663, 0.25, 0.375}}};
+    for (const auto& [average, values] : of_averages)
+      for (std::size_t k = 0; k < 3; ++k) {
+        const std::string score = std::array{"f1", "precision", "recall"}[k];
+        EXPECT_NEAR(value(ClassScore({.score = score, .average = average, .multi_label = true}), typed),
+                    values[k], 1e-15)
+            << score << " " << average;
+      }
+  }
+  labels.slice(0, 5).fill_(-1);
+  EXPECT_NEAR(value(kindling::Accuracy({.ignore_index = -1, .multi_label = true}), labels),
+              outputs.slice(0, 0, 5).gt(0).eq(labels.slice(0, 0, 5)).to(at::kDouble).mean().item<double>(),
+              1e-15);
+  labels[0][0] = 2;
+  EXPECT_THROW(value(kindling::Accuracy({.multi_label = true}), labels), DataError);
+  EXPECT_THROW(ClassScore({.average = "binary", .multi_label = true}), ConfigError);
 }
 
 double weighted_share(const kindling::Accuracy& metric, const at::Tensor& labels, const at::Tensor& weights) {

@@ -16,6 +16,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/config/count_or_fraction.h"
+#include "kindling/config/numbers_or_word.h"
 #include "kindling/config/option_policy.h"
 
 namespace kindling {
@@ -36,11 +37,11 @@ struct FieldNotes {
 
 // A pointer to an option's value; its alternatives are the types that an option may have.
 using OptionPointer =
-    std::variant<bool*, std::int64_t*, double*, CountOrFraction*, std::string*, std::filesystem::path*,
-                 std::vector<std::int64_t>*, std::vector<double>*, std::vector<std::string>*,
-                 std::vector<std::filesystem::path>*, std::array<std::int64_t, 2>*, std::array<double, 2>*,
-                 std::optional<bool>*, std::optional<std::int64_t>*, std::optional<double>*,
-                 std::optional<CountOrFraction>*, std::optional<std::string>*,
+    std::variant<bool*, std::int64_t*, double*, CountOrFraction*, NumbersOrWord*, std::string*,
+                 std::filesystem::path*, std::vector<std::int64_t>*, std::vector<double>*,
+                 std::vector<std::string>*, std::vector<std::filesystem::path>*, std::array<std::int64_t, 2>*,
+                 std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
+                 std::optional<double>*, std::optional<CountOrFraction>*, std::optional<std::string>*,
                  std::optional<std::filesystem::path>*, std::optional<std::array<std::int64_t, 2>>*,
                  std::optional<std::array<double, 2>>*>;
 

@@ -11,6 +11,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
+#include "kindling/nn/class_loss.h"
 #include "kindling/nn/module.h"
 
 namespace kindling {
@@ -37,7 +38,7 @@ struct ExportedModuleOptions {
 // training in training mode (model.train()). In evaluation mode they do not drop and use their running
 // statistics, as with Python's move_exported_model_to_eval. A program exported in evaluation mode behaves
 // that way in training too, and logs a warning.
-class KINDLING_API ExportedModule : public Module {
+class KINDLING_API ExportedModule : public Module, public ClassLossModel {
  public:
   // Throws CheckpointError for a file that is damaged, was not written by torch.export.save, or has a program
   // that cannot be trained: control flow, unlisted operators, programs decomposed in training mode.
@@ -52,9 +53,14 @@ class KINDLING_API ExportedModule : public Module {
   // Returns the first output. The inputs are the batch's tensors in order, without the last one if there is
   // one too many (the labels); of a map, the entries that are named like forward's arguments.
   at::Tensor forward_inputs(const Batch& batch) override;
-  // Returns the loss chosen by the options, the mean over the batch. Throws DataError for labels that do not
-  // fit.
+  // Returns the loss chosen by the options, the mean over the labels that count. Throws DataError for labels
+  // that do not fit.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
+  // All of them are for the losses cross_entropy and nll, those of several labels per sample for
+  // bce_with_logits, ignore_index for all losses but "output". Class weights are for cross_entropy and nll.
+  void set_loss_options(const ClassLossOptions& options) override;
+  void set_class_weights(const at::Tensor& weights) override;
+  bool has_weighted_loss() const override { return class_weights().defined(); }
 
   // With the loss "output", all tensors of the batch are inputs.
   at::Tensor training_step(const Batch& batch) override;

@@ -13,6 +13,7 @@ struct ClassScoreOptions {
   std::string score = "f1";
   std::string average = "macro";
   std::int64_t ignore_index = -100;
+  bool multi_label = false;
 
   static constexpr auto fields = kindling::fields(
       kindling::field("score", &ClassScoreOptions::score,
@@ -21,7 +22,10 @@ struct ClassScoreOptions {
                       {.doc = "how the classes are combined; binary: class 1 of two classes",
                        .choices = "macro|micro|weighted|binary|per_class"}),
       kindling::field("ignore_index", &ClassScoreOptions::ignore_index,
-                      {.doc = "label that is not counted", .example = "-100"}));
+                      {.doc = "label that is not counted", .example = "-100"}),
+      kindling::field(
+          "multi_label", &ClassScoreOptions::multi_label,
+          {.doc = "each class has a yes or no of its own: labels are 0 and 1 of the outputs' shape"}));
 };
 
 // Precision tp / (tp + fp), recall tp / (tp + fn) or F1 2·tp / (2·tp + fp + fn) of classes; 0 if the
@@ -34,8 +38,10 @@ struct ClassScoreOptions {
 //   weighted   mean over classes, weighted by how often they are labels
 //   binary     of class 1 of two
 //   per_class  a number for each, as NAME[0], NAME[1], …
-// With weights, each prediction counts with the weight of its sample. The result is bit-identical for every
-// division of the samples into batches.
+// With multi_label, outputs and labels have the same shape [batch, classes, …]: a positive output predicts
+// its class, a label 1 (or above 0.5) has it, and the macro average is over all classes, as in both
+// libraries. With weights, each prediction counts with the weight of its sample. The result is bit-identical
+// for every division of the samples into batches.
 class KINDLING_API ClassScore : public Metric {
  public:
   // Throws ConfigError.

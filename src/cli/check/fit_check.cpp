@@ -186,9 +186,9 @@ class FitCheck {
   // Returns a model for a trial.
   std::shared_ptr<Module> weighted_model() {
     auto model = fit_.config.make_unfrozen_model();
-    if (const auto* const classifier = dynamic_cast<const Classifier*>(fit_.model.get()))
-      if (auto* const trial = dynamic_cast<Classifier*>(model.get()))
-        trial->set_class_weights(classifier->class_weights());
+    if (const auto* const weighted = dynamic_cast<const ClassLossModel*>(fit_.model.get()))
+      if (auto* const trial = dynamic_cast<ClassLossModel*>(model.get()))
+        trial->set_class_weights(weighted->class_weights());
     return model;
   }
 
@@ -269,7 +269,11 @@ class FitCheck {
     if (num_classes == 0 || !index) return;
     const at::Tensor labels = prepared_sample(*fit_.data, loader.dataset(), *index, stage).labels();
     const bool are_classes = c10::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
-    const std::int64_t label = are_classes ? labels.max().item<std::int64_t>() : 0;
+    const std::optional<std::int64_t> ignored = fit_.config.class_loss.ignore_index;
+    const std::int64_t label =
+        are_classes
+            ? (ignored ? labels.masked_fill(labels.eq(*ignored), 0) : labels).max().item<std::int64_t>()
+            : 0;
     if (label < num_classes) return;
     const auto& range = stage == Stage::train ? fit_.data->options().train : fit_.data->options().val;
     throw ConfigError(

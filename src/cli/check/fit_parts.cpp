@@ -54,24 +54,28 @@ std::string mode_warning(const FitParts& fit, const std::string& table) {
          (own.higher_is_better ? "higher" : "lower") + " values of '" + own.name + "' are better";
 }
 
-// Returns a warning for class weights that the loss does not use, or with which it can be NaN.
-std::string class_weights_warning(const FitParts& fit) {
-  const std::string key =
-      fit.config.model.balanced_class_weights ? "model.balanced_class_weights" : "model.class_weights";
-  const auto* const classifier = dynamic_cast<const Classifier*>(fit.trial.model.get());
-  if (classifier == nullptr || !classifier->class_weights().defined() || !fit.trial.has_trained) return "";
-  if (!classifier->has_used_class_weights())
-    return key + ": the step of " + classifier->name() +
+// Returns a warning for options of the loss that the model's own loss does not use, and for class weights
+// with which it can be NaN.
+std::string class_loss_warning(const FitParts& fit) {
+  const auto* const model = dynamic_cast<const ClassLossModel*>(fit.trial.model.get());
+  if (model == nullptr || !fit.trial.has_trained) return "";
+  const std::string name = fit.trial.model->name();
+  if (const std::string key = changed_loss_option(fit.config.class_loss);
+      !key.empty() && !model->has_used_loss_options())
+    return "model." + key + ": the step of " + name + " has a custom loss, which does not use it";
+  if (!model->class_weights().defined()) return "";
+  if (!model->has_used_class_weights())
+    return "model.class_weights: the step of " + name +
            " has a custom loss, which does not use them; it must apply class_weights() itself";
-  const at::Tensor zeros = classifier->class_weights().eq(0).nonzero();
+  const at::Tensor zeros = model->class_weights().eq(0).nonzero();
   if (zeros.size(0) == 0) return "";
-  return key + ": class " + std::to_string(zeros.flatten()[0].item<std::int64_t>()) +
+  return "model.class_weights: class " + std::to_string(zeros.flatten()[0].item<std::int64_t>()) +
          " has the weight 0; the loss of a batch that contains only such classes is NaN";
 }
 
 std::string sampler_warning(const FitParts& fit) {
-  if (!fit.config.model.balanced_class_weights || fit.text("data.sampler") != "balanced") return "";
-  return "model.balanced_class_weights: data.sampler = \"balanced\" is set, too, so the classes are balanced "
+  if (!fit.config.model.has_balanced_weights() || fit.text("data.sampler") != "balanced") return "";
+  return "model.class_weights: data.sampler = \"balanced\" is set, too, so the classes are balanced "
          "twice; remove one of them";
 }
 
@@ -211,7 +215,7 @@ RunLength length_of_run(const FitParts& fit) {
 }
 
 std::vector<std::string> warnings_of(const FitParts& fit) {
-  std::vector<std::string> warnings{scale_warning(fit), class_weights_warning(fit)};
+  std::vector<std::string> warnings{scale_warning(fit), class_loss_warning(fit)};
   if (fit.trial.lacked_memory)
     warnings.push_back(
         "model: memory was exhausted when a batch was tried, so the fit may fail; make the model or "

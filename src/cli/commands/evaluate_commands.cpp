@@ -124,25 +124,28 @@ void warn_without_test_data(DataModule& data) {
 
 bool is_classifier(const Module& model) { return dynamic_cast<const Classifier*>(&model) != nullptr; }
 
-Predictions predictions_of(const at::Tensor& outputs, const std::string& what, bool has_classes) {
+// A yes or no of each class has no single class: its labels are as many numbers as the outputs.
+Predictions predictions_of(const at::Tensor& outputs, const std::string& what, const Module& model) {
+  const bool has_several = has_several_labels(model);
   Predictions predictions;
-  if (has_classes) predictions.classes = predicted_classes(outputs);
-  if (what == "labels") return predictions;
+  if (is_classifier(model) && !has_several) predictions.classes = predicted_classes(outputs);
+  if (what == "labels" && !has_several) return predictions;
   predictions.name = what;
-  predictions.values = what == "outputs" ? outputs : class_probabilities(outputs);
+  predictions.values = what == "outputs"  ? outputs
+                       : what == "labels" ? labels_of(model, outputs)
+                                          : probabilities_of(model, outputs);
   return predictions;
 }
 
 void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
              const std::vector<std::string>& class_names) {
   const EvaluationRequest& asked = request.evaluation;
-  const bool has_classes = is_classifier(*model);
-  if (!has_classes && asked.values != "outputs")
+  if (!is_classifier(*model) && asked.values != "outputs")
     throw ConfigError({.place = "--values " + asked.values,
                        .found = model->name() + " is not a classifier",
                        .wanted = "--values outputs"});
-  Predictions predictions = predictions_of(trainer.predict(model, data), asked.values, has_classes);
-  if (has_classes) predictions.class_names = class_names;
+  Predictions predictions = predictions_of(trainer.predict(model, data), asked.values, *model);
+  if (predictions.classes.defined()) predictions.class_names = class_names;
   predictions.ids = data.predict_ids();
   if (asked.out.empty()) {
     std::cout << csv_of(predictions);

@@ -41,7 +41,9 @@ void require_real(const at::Tensor& values) {
 }
 
 // "output_0"
-std::string column_prefix(const std::string& name) { return name == "outputs" ? "output_" : "probability_"; }
+std::string column_prefix(const std::string& name) {
+  return name == "outputs" ? "output_" : name == "labels" ? "label_" : "probability_";
+}
 
 std::string json_values(const at::Tensor& tensor) {
   if (tensor.dim() == 0)

@@ -13,6 +13,7 @@
 #include "kindling/config/document.h"
 #include "kindling/config/printer.h"
 #include "kindling/distributed/process_group.h"
+#include "kindling/nn/class_loss.h"
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/exponential_moving_average.h"
@@ -62,6 +63,7 @@ struct ConfigTables {
 
   RunOptions run;
   ModelOptions model;
+  ClassLossOptions class_loss;  // in [model]
   std::optional<Maker<std::shared_ptr<Module>>> model_maker;
   std::vector<Choice<std::shared_ptr<const Metric>>> metrics;  // of model.metrics
   Choice<Registry::DataFactory> data;

@@ -54,7 +54,7 @@ void ConfigTopics::add_products(const Registry& registry) {
   ConfigTopic& models = add({.table = "model",
                              .title = "Models",
                              .description = "`[model]` names the model. These keys exist for every model:"});
-  add_options<ModelOptions>(models);
+  add_options<ModelOptions, ClassLossOptions>(models);
   add_entries(models, registry.models);
   add_entries(
       add({.table = "metrics",

@@ -21,7 +21,7 @@ struct ModelOptions {
   std::vector<std::string> freeze{};
   std::int64_t freeze_epochs = 0;
   std::vector<std::string> metrics{};
-  std::vector<double> class_weights{};
+  NumbersOrWord class_weights{};
   bool balanced_class_weights = false;
 
   static constexpr auto fields = kindling::fields(
@@ -54,14 +54,17 @@ struct ModelOptions {
                       {.doc = "metrics in addition to the model's own; see `kindling list metrics`; options "
                               "in [metrics.NAME]",
                        .example = "[\"f1_macro\"]"}),
-      kindling::field("class_weights", &ModelOptions::class_weights,
-                      {.doc = "weight of each class in the loss of a classifier; empty: all are equal",
-                       .min = 0,
-                       .example = "[1.0, 5.0]"}),
       kindling::field(
-          "balanced_class_weights", &ModelOptions::balanced_class_weights,
-          {.doc = "weigh each class by samples / (classes * samples of the class), counted on the "
-                  "training samples"}));
+          "class_weights", &ModelOptions::class_weights,
+          {.doc = "weight of each class in the loss; balanced: samples / (classes * samples of the class), "
+                  "counted on the training samples; empty: all are equal",
+           .min = 0,
+           .choices = "balanced",
+           .example = "[1.0, 5.0]"}),
+      kindling::field("balanced_class_weights", &ModelOptions::balanced_class_weights,
+                      {.doc = "deprecated: set class_weights = \"balanced\""}));
+
+  bool has_balanced_weights() const { return balanced_class_weights || class_weights.word == "balanced"; }
 };
 
 }  // namespace kindling

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "kindling/base/name_pattern.h"
@@ -59,6 +60,7 @@ void RunConfig::require_groups(Module& of) const {
 std::shared_ptr<Module> RunConfig::make_unfrozen_model(std::vector<std::string>* warnings) const {
   at::manual_seed(static_cast<std::uint64_t>(run.seed));
   auto made = model_maker->make();
+  give_loss_options(class_loss, model.name, *made);
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     const std::string& name = model.metrics[i];
     if (warnings != nullptr && made->metric_of("val_" + name) != nullptr)
@@ -101,6 +103,30 @@ std::uint64_t RunConfig::data_seed() const noexcept {
   return static_cast<std::uint64_t>(run.seed) ^ kDataSeedMask;
 }
 
+std::string changed_loss_option(const ClassLossOptions& options) {
+  ClassLossOptions copy = options, defaults;
+  const auto set = value_texts(OptionSet::of(copy)), unset = value_texts(OptionSet::of(defaults));
+  const auto found = std::ranges::mismatch(set, unset).in1;
+  return found == set.end() ? "" : found->first;
+}
+
+void give_loss_options(const ClassLossOptions& options, const std::string& model_name, Module& model) {
+  const std::string key = changed_loss_option(options);
+  if (key.empty()) return;
+  auto* const of_classes = dynamic_cast<ClassLossModel*>(&model);
+  if (of_classes == nullptr)
+    throw ConfigError({.place = "model." + key,
+                       .found = "the model " + model_name + " is not a classifier",
+                       .wanted = "a classifier, such as mlp or small_cnn"});
+  try {
+    of_classes->set_loss_options(options);
+  } catch (const ConfigError& error) {
+    ErrorParts parts = error.parts();
+    parts.place = "model." + parts.place;
+    throw ConfigError(parts);
+  }
+}
+
 Schedule make_schedule(const ConfigTables& tables) {
   std::vector<Schedule> parts;
   for (const auto& part : tables.schedule_parts) parts.push_back(part.maker->make()({}));
@@ -136,6 +162,8 @@ TrainerOptions RunConfig::trainer_options() const {
     options.schedule_interval =
         schedule.interval == "epoch" ? ScheduleInterval::epoch : ScheduleInterval::step;
   }
+  if (optimizer_start.weight_decay_end)
+    options.schedule = with_weight_decay_end(options.schedule, *optimizer_start.weight_decay_end);
   return options;
 }
 

@@ -15,6 +15,12 @@ namespace kindling {
 // Returns the schedule of the config, which must have one.
 Schedule make_schedule(const ConfigTables& tables);
 
+// Returns the first option that is not its default; empty if there is none.
+std::string changed_loss_option(const ClassLossOptions& options);
+
+// Sets the keys of [model] that change the loss. Throws ConfigError for a model without such a loss.
+void give_loss_options(const ClassLossOptions& options, const std::string& model_name, Module& model);
+
 // A validated config of a run: its tables, and factories of the objects that they name.
 class RunConfig : public ConfigTables {
  public:

@@ -37,6 +37,7 @@ struct NameOption {
 struct OptimizerStartOptions {
   std::optional<std::filesystem::path> init_state{};
   std::string init_key{};
+  std::optional<double> weight_decay_end{};
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
@@ -45,7 +46,12 @@ struct OptimizerStartOptions {
       kindling::field(
           "init_key", &OptimizerStartOptions::init_key,
           {.doc = "entry of the .pt file that holds the state, such as optimizer; empty: the whole file",
-           .example = "\"optimizer\""}));
+           .example = "\"optimizer\""}),
+      kindling::field("weight_decay_end", &OptimizerStartOptions::weight_decay_end,
+                      {.doc = "value that weight_decay reaches at the end of the run, along a cosine; groups "
+                              "without decay keep none",
+                       .min = 0,
+                       .example = "0.4"}));
 };
 
 // [schedule], in addition to the options of the schedule and the warm-up.

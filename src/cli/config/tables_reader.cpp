@@ -36,6 +36,20 @@ void check_model(const ModelOptions& model, ConfigReader& reader) {
                  "'model.class_weights' and 'model.balanced_class_weights' are both set: remove one of them");
 }
 
+// A metric counts the labels as the loss does, unless its table says otherwise.
+void give_loss_options(const OptionSet& metric, const ClassLossOptions& loss) {
+  for (const OptionRef& option : metric.refs()) {
+    if (bool* const* flag = std::get_if<bool*>(&option.value);
+        flag != nullptr && option.name == "multi_label")
+      **flag = loss.multi_label;
+    if (option.name != "ignore_index" || !loss.ignore_index) continue;
+    if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.value))
+      **number = *loss.ignore_index;
+    using Optional = std::optional<std::int64_t>*;
+    if (const Optional* number = std::get_if<Optional>(&option.value)) **number = loss.ignore_index;
+  }
+}
+
 std::string without_digits(std::string name) {
   std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
   return name;
@@ -192,7 +206,8 @@ class TablesReader {
   void read_model() {
     if (use_ == ConfigUse::data && !reader_.has("model")) return;
     if (!(tables_.model_maker = choose("model", registry_.models, ""))) return;
-    table("model", {OptionSet::of(tables_.model), tables_.model_maker->options()});
+    table("model",
+          {OptionSet::of(tables_.model), OptionSet::of(tables_.class_loss), tables_.model_maker->options()});
     check_model(tables_.model, reader_);
     read_metrics();
   }
@@ -212,7 +227,9 @@ class TablesReader {
         reader_.error("model.metrics[" + std::to_string(i) + "]",
                       "unknown name '" + listed + "' in 'model.metrics'", names);
       name.name = listed;
-      if (maker) table(path, {OptionSet::of(name), maker->options()});
+      if (!maker) continue;
+      give_loss_options(maker->options(), tables_.class_loss);
+      table(path, {OptionSet::of(name), maker->options()});
     }
   }
 

@@ -93,7 +93,7 @@ void require_same_values(const InputTransform& fitted, const std::filesystem::pa
   }
 }
 
-constexpr const char* kBalanced = "model.balanced_class_weights";
+constexpr const char* kClassWeights = "model.class_weights";
 
 // Loaders may draw random numbers when they are made, which the run must not miss.
 at::Tensor labels_without_drawing(DataModule& data) {
@@ -112,8 +112,10 @@ std::int64_t num_classes_of(const ConfigTables& config) {
 }
 
 // Throws ConfigError for classes that the training samples lack: their weight would be infinite.
-at::Tensor balanced_weights_of(DataModule& data, std::int64_t num_classes_of_model) try {
-  const at::Tensor labels = labels_without_drawing(data);
+at::Tensor balanced_weights_of(DataModule& data, std::int64_t num_classes_of_model,
+                               std::int64_t ignore_index) try {
+  at::Tensor labels = labels_without_drawing(data);
+  if (labels.defined() && !labels.is_floating_point()) labels = labels.masked_select(labels.ne(ignore_index));
   const std::vector<std::string> names = data.class_names();
   const std::int64_t num_classes =
       names.empty() ? num_classes_of_model : static_cast<std::int64_t>(names.size());
@@ -121,15 +123,15 @@ at::Tensor balanced_weights_of(DataModule& data, std::int64_t num_classes_of_mod
   const double* const weight = weights.const_data_ptr<double>();
   for (std::int64_t i = 0; i < weights.size(0); ++i)
     if (weight[i] == 0)
-      throw ConfigError({.place = kBalanced,
+      throw ConfigError({.place = kClassWeights,
                          .found = "no training sample has the class " + std::to_string(i) +
                                   (names.empty() ? "" : " ('" + names[static_cast<std::size_t>(i)] + "')"),
                          .wanted = "samples of every class",
-                         .remedy = "set model.class_weights to a list, or split the data with stratify"});
+                         .remedy = "set it to a list, or split the data with stratify"});
   return weights;
 } catch (const DataError& error) {
   ErrorParts parts = error.parts();
-  parts.place = kBalanced + std::string(": ") + parts.place;
+  parts.place = kClassWeights + std::string(": ") + parts.place;
   throw ConfigError(std::move(parts));
 }
 
@@ -227,25 +229,35 @@ std::vector<std::string> trained_class_names(const WeightsSource& weights, DataM
 
 void give_class_weights(const ConfigTables& config, Module& model, DataModule& data) {
   const ModelOptions& options = config.model;
-  const bool is_balanced = options.balanced_class_weights;
-  if (!is_balanced && options.class_weights.empty()) return;
-  auto* const classifier = dynamic_cast<Classifier*>(&model);
-  if (classifier == nullptr)
-    throw ConfigError({.place = is_balanced ? kBalanced : "model.class_weights",
+  const bool is_balanced = options.has_balanced_weights();
+  const std::vector<double>& weights = options.class_weights.numbers;
+  if (!is_balanced && weights.empty()) return;
+  auto* const of_classes = dynamic_cast<ClassLossModel*>(&model);
+  if (of_classes == nullptr)
+    throw ConfigError({.place = kClassWeights,
                        .found = "the model " + options.name + " is not a classifier",
                        .wanted = "a classifier, such as mlp or small_cnn"});
-  if (!is_balanced && std::ranges::all_of(options.class_weights, [](double weight) { return weight == 0; }))
+  if (!is_balanced && std::ranges::all_of(weights, [](double weight) { return weight == 0; }))
     throw ConfigError(
-        {.place = "model.class_weights", .found = "all weights are 0", .wanted = "at least one above 0"});
-  const auto count = static_cast<std::int64_t>(options.class_weights.size());
+        {.place = kClassWeights, .found = "all weights are 0", .wanted = "at least one above 0"});
+  const auto count = static_cast<std::int64_t>(weights.size());
   const std::int64_t num_classes = num_classes_of(config);
   if (!is_balanced && num_classes > 0 && count != num_classes)
     throw ConfigError(
-        {.place = "model.class_weights",
+        {.place = kClassWeights,
          .found = std::to_string(count) + " weights, and num_classes = " + std::to_string(num_classes),
          .wanted = "one weight per class"});
-  classifier->set_class_weights(is_balanced ? balanced_weights_of(data, num_classes)
-                                            : at::tensor(options.class_weights, at::kDouble));
+  constexpr std::int64_t kIgnored = -100;
+  try {
+    of_classes->set_class_weights(
+        is_balanced
+            ? balanced_weights_of(data, num_classes, config.class_loss.ignore_index.value_or(kIgnored))
+            : at::tensor(weights, at::kDouble));
+  } catch (const ConfigError& error) {
+    ErrorParts parts = error.parts();
+    if (!parts.place.starts_with(kClassWeights)) parts.place = kClassWeights;
+    throw ConfigError(std::move(parts));
+  }
 }
 
 StartWeights start_from_files(const RunConfig& config, Module& model) {

@@ -34,9 +34,9 @@ void check_exported_values(const Module& model, const ExportOptions& options) {
                        .wanted = "its outputs, or evaluation mode"});
 }
 
-at::Tensor values_of(const at::Tensor& outputs, ExportedValues values) {
-  if (values == ExportedValues::probabilities) return class_probabilities(outputs);
-  if (values == ExportedValues::labels) return predicted_classes(outputs);
+at::Tensor values_of(const Module& model, const at::Tensor& outputs, ExportedValues values) {
+  if (values == ExportedValues::probabilities) return probabilities_of(model, outputs);
+  if (values == ExportedValues::labels) return labels_of(model, outputs);
   return outputs;
 }
 
@@ -58,7 +58,7 @@ void export_prepared(Module& model, const Prepare& prepare, const Batch& example
   const auto forward = [&](const Batch& batch) {
     const at::Tensor outputs = model.forward_inputs(prepare(batch));
     check_class_names(outputs, num_class_names, options);
-    return Batch::leaf(values_of(outputs, options.values));
+    return Batch::leaf(values_of(model, outputs, options.values));
   };
   export_forward(model, forward, example, options, /*drops_unused_inputs=*/true);
 }

@@ -1,8 +1,7 @@
 #include "kindling/interop/exported_module.h"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/binary_cross_entropy_with_logits.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/huber_loss.h>
 #include <ATen/ops/l1_loss.h>
 #include <ATen/ops/mse_loss.h>
@@ -10,6 +9,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "interop/run/exported_module_program.h"
@@ -19,7 +20,7 @@
 #include "kindling/base/suggest.h"
 #include "kindling/metrics/accuracy.h"
 #include "metrics/class_labels.h"
-#include "nn/class_loss.h"
+#include "nn/weighted_losses.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -73,6 +74,22 @@ std::pair<at::Tensor, at::Tensor> with_classes_second(const at::Tensor& outputs,
                      .remedy = "export a forward pass that returns the loss, and set loss = \"output\""});
   if (!second && !last) refuse_class_labels("ExportedModule::loss", outputs, labels);
   return last ? std::pair(outputs.flatten(0, -2), labels.flatten()) : std::pair(outputs, labels);
+}
+
+at::Tensor regression_loss(const std::string& name, const at::Tensor& outputs, const at::Tensor& labels,
+                           std::int64_t reduction) {
+  if (name == "mse") return at::mse_loss(outputs, labels, reduction);
+  if (name == "l1") return at::l1_loss(outputs, labels, reduction);
+  if (name == "smooth_l1") return at::smooth_l1_loss(outputs, labels, reduction);
+  return at::huber_loss(outputs, labels, reduction);
+}
+
+[[noreturn]] void refuse_loss_option(const char* option, const std::string& loss) {
+  const bool is_of_each =
+      std::string_view(option) == "multi_label" || std::string_view(option) == "pos_weight";
+  throw ConfigError({.place = option,
+                     .found = "it is set, and the loss is " + loss,
+                     .wanted = is_of_each ? "loss = \"bce_with_logits\"" : "a classification loss"});
 }
 
 [[noreturn]] void refuse_numbers_as_labels(const at::Tensor& outputs, const at::Tensor& labels) {
@@ -172,22 +189,54 @@ std::vector<at::Tensor> ExportedModule::inputs_in(const Batch& batch) const {
 }
 
 at::Tensor ExportedModule::loss(const at::Tensor& outputs, const at::Tensor& labels) {
+  constexpr const char* kHere = "ExportedModule::loss";
   const std::string& name = options_.loss;
+  if (is_loss_output()) return outputs;
   if (is_classification_loss(name)) {
     const auto [by_class, wanted] = with_classes_second(outputs, labels);
-    if (wanted.scalar_type() != at::kLong) return at::cross_entropy_loss(by_class, wanted);
-    const WeightedLoss loss = name == "nll" ? nll(by_class, wanted) : cross_entropy(by_class, wanted, {});
-    keep_num_labels(wanted, loss.weight);
-    return weighted(loss);
+    const bool are_numbers = wanted.scalar_type() == at::kLong;
+    const WeightedLoss loss = name == "nll" && are_numbers
+                                  ? class_loss_.of_log_probabilities(kHere, by_class, wanted)
+                                  : class_loss_(kHere, by_class, wanted);
+    if (are_numbers && !class_weights().defined() && !loss_options().ignore_index)
+      keep_num_labels(wanted, loss.weight);
+    return loss.weight.defined() ? weighted(loss) : loss.loss;
   }
-  if (is_loss_output()) return outputs;
   if (!labels.is_floating_point() || outputs.sizes() != labels.sizes())
     refuse_numbers_as_labels(outputs, labels);
-  if (name == "mse") return at::mse_loss(outputs, labels);
-  if (name == "l1") return at::l1_loss(outputs, labels);
-  if (name == "smooth_l1") return at::smooth_l1_loss(outputs, labels);
-  if (name == "huber") return at::huber_loss(outputs, labels);
-  return at::binary_cross_entropy_with_logits(outputs, labels);
+  if (name == "bce_with_logits") {
+    const WeightedLoss loss = class_loss_(kHere, outputs, labels);
+    return loss.weight.defined() ? weighted(loss) : loss.loss;
+  }
+  const std::optional<std::int64_t> ignored = loss_options().ignore_index;
+  if (!ignored) return regression_loss(name, outputs, labels, at::Reduction::Mean);
+  const at::Tensor counts = labels.ne(*ignored);
+  const at::Tensor wanted = labels.masked_fill(counts.logical_not(), 0);
+  return weighted(masked_mean(regression_loss(name, outputs, wanted, at::Reduction::None), counts));
+}
+
+void ExportedModule::set_loss_options(const ClassLossOptions& options) {
+  const bool is_of_classes = is_classification_loss(options_.loss),
+             is_of_each = options_.loss == "bce_with_logits";
+  ClassLossOptions own = options;
+  own.multi_label = is_of_each;
+  const std::pair<const char*, bool> refused[] = {
+      {"multi_label", options.multi_label && !is_of_each},
+      {"label_smoothing", options.label_smoothing > 0 && !is_of_classes},
+      {"focal_gamma", options.focal_gamma > 0 && !is_of_classes && !is_of_each},
+      {"pos_weight", !options.pos_weight.empty() && !is_of_each},
+      {"ignore_index", options.ignore_index.has_value() && is_loss_output()}};
+  for (const auto& [name, is_refused] : refused)
+    if (is_refused) refuse_loss_option(name, options_.loss);
+  ClassLossModel::set_loss_options(own);
+  if (is_of_classes)
+    add_metric("acc", std::make_shared<Accuracy>(AccuracyOptions{.ignore_index = options.ignore_index}));
+}
+
+void ExportedModule::set_class_weights(const at::Tensor& weights) {
+  if (weights.defined() && !is_classification_loss(options_.loss))
+    refuse_loss_option("class_weights", options_.loss);
+  ClassLossModel::set_class_weights(weights);
 }
 
 at::Tensor ExportedModule::training_step(const Batch& batch) { return step(Stage::train, batch); }

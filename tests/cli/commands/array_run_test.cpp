@@ -65,6 +65,33 @@ TEST_F(ArrayRun, LearnsAndPredictsAnotherFile) {
   EXPECT_EQ(checked.out.find("test"), std::string::npos) << checked.out;  // the validation samples
 }
 
+// Two labels per digit: it is even, and it is above 4.
+TEST_F(ArrayRun, LearnsSeveralLabelsPerSample) {
+  Digits digits;
+  const auto labelled = [](const std::shared_ptr<DataLoader>& loader) {
+    const auto& tensors = dynamic_cast<const TensorDataset&>(loader->dataset()).tensors();
+    const at::Tensor digit = tensors[1];
+    return std::pair(tensors[0],
+                     at::stack({digit.remainder(2).eq(0), digit.gt(4)}, 1).to(at::kByte).contiguous());
+  };
+  const auto [x, y] = labelled(digits.train_dataloader());
+  const auto [x_test, y_test] = labelled(digits.val_dataloader());
+  write("digits.npz", {{"x", x}, {"y", y}, {"x_test", x_test}, {"y_test", y_test}});
+  write_text(scratch_ / "digits.toml",
+             "[model]\nname = \"mlp\"\nhidden = [32]\nnum_classes = 2\nmulti_label = true\n"
+             "metrics = [\"f1_macro\"]\n[data]\nname = \"arrays\"\nfile = \"digits.npz\"\n"
+             "val_inputs = \"x_test\"\nval_labels = \"y_test\"\ndivisor = 16\n[optimizer]\nname = \"adam\"\n"
+             "lr = 0.02\n[trainer]\nmax_epochs = 5\nnum_threads = 1\nnum_gpus = 0\n");
+  const ProgramRun result = fit();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto last = records_of(scratch_ / "runs/digits/0001").back();
+  EXPECT_GT(last["val_acc"], 0.9);
+  EXPECT_GT(last["val_f1_macro"], 0.9);
+  const ProgramRun wrong = fit({"model.multi_label=false"});
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_NE(wrong.err.find("multi_label"), std::string::npos) << wrong.err;
+}
+
 TEST_F(ArrayRun, ExplainsSamplesThatDoNotFitTheModel) {
   const at::Tensor images = at::zeros({80, 8, 8}, at::kByte),
                    classes = at::arange(80, at::kByte).remainder(10);

@@ -72,6 +72,9 @@ TEST_F(ClassWeightsRun, BalancedWeightsAreThoseOfTheTrainingSplit) {
   EXPECT_FALSE(same(*weights("auto").find("net.1.weight"), *weights("none").find("net.1.weight")));
   EXPECT_EQ(validated("auto"), validated("list"));
   EXPECT_NE(validated("auto"), validated("auto", {"model.balanced_class_weights=false"}));
+  ASSERT_EQ(fit("word", {"model.class_weights=balanced"}).exit_code, 0);
+  expect_same(weights("word"), weights("list"));
+  EXPECT_EQ(validated("word"), validated("list"));
 }
 
 TEST_F(ClassWeightsRun, ResumedRunHasTheSameWeights) {
@@ -133,6 +136,9 @@ TEST_F(ClassWeightsRun, ReportsMistakesBeforeTheRun) {
   refused({"model.class_weights=[1.0, 2.0, 3.0]", "batch_finder.max_trials=2"}, "3 weights, and num_classes");
   refused({"model.class_weights=[0.0, 0.0]"}, "'model.class_weights': all weights are 0");
   refused({"model.class_weights=[1.0, -2.0]"}, "model.class_weights[1]");
+  refused({"model.class_weights=balance"},
+          "'model.class_weights': expected an array of numbers >= 0, or \"balanced\", found \"balance\"");
+  refused({"model.class_weights=2"}, "(put it in brackets)");
   refused({"model.class_weights=[1.0, 2.0]", "model.balanced_class_weights=true"}, "are both set");
   refused({"model.balanced_class_weights=true", "data.train=[0, 3]"},
           "no training sample has the class 1 ('b')");
@@ -140,6 +146,28 @@ TEST_F(ClassWeightsRun, ReportsMistakesBeforeTheRun) {
              "[model]\nname = \"mlp_regressor\"\n[data]\nname = \"csv\"\nfile = \"kinds.csv\"\n"
              "target = \"x\"\nfeatures = [\"z\"]\n[trainer]\nmax_epochs = 1\nnum_gpus = 0\n");
   refused({"model.balanced_class_weights=true"}, "mlp_regressor is not a classifier");
+  refused({"model.label_smoothing=0.1"},
+          "'model.label_smoothing': the model mlp_regressor is not a classifier");
+}
+
+TEST_F(ClassWeightsRun, OtherKeysOfTheLossAreHeededOrRefused) {
+  ASSERT_EQ(fit("plain").exit_code, 0);
+  for (const char* key : {"model.label_smoothing=0.2", "model.focal_gamma=2.0", "model.ignore_index=0"}) {
+    const std::string runs = std::string(key).substr(6, 5);
+    ASSERT_EQ(fit(runs, {key}).exit_code, 0);
+    EXPECT_FALSE(same(*weights(runs).find("net.1.weight"), *weights("plain").find("net.1.weight"))) << key;
+    EXPECT_NE(validated(runs), validated("plain")) << key;
+  }
+  const auto error_of = [&](std::vector<std::string> more) { return fit("refused", std::move(more)).err; };
+  EXPECT_NE(error_of({"model.multi_label=true", "model.label_smoothing=0.1"}).find("'model.label_smoothing'"),
+            std::string::npos);
+  EXPECT_NE(error_of({"model.pos_weight=[2.0]"}).find("'model.pos_weight'"), std::string::npos);
+  EXPECT_NE(
+      error_of({"model.multi_label=true", "model.class_weights=[1.0, 2.0]"}).find("'model.class_weights'"),
+      std::string::npos);
+  EXPECT_NE(error_of({"model.label_smoothing=1.0"}).find("< 1"), std::string::npos);
+  EXPECT_NE(error_of({"optimizer.name=adam", "optimizer.weight_decay_end=0.1"}).find("weight_decay"),
+            std::string::npos);
 }
 
 }  // namespace

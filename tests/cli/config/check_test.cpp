@@ -625,7 +625,7 @@ TEST_F(FitCheckOfConfig, WarnsAboutClassesThatAreBalancedTwice) {
   const std::string model = "[model]\nname = \"mlp\"\nbalanced_class_weights = ";
   const std::string rest = "\n[data]\nname = \"digits\"\nsampler = \"balanced\"\n" + kThreeEpochs;
   EXPECT_EQ(fit(model + "true" + rest, {"--check"}).err,
-            "warning: model.balanced_class_weights: data.sampler = \"balanced\" is set, too, so the classes "
+            "warning: model.class_weights: data.sampler = \"balanced\" is set, too, so the classes "
             "are balanced twice; remove one of them\n");
   EXPECT_EQ(fit(model + "false" + rest, {"--check"}).err, "");
 }

@@ -305,6 +305,45 @@ TEST(ExportedModule, AsksWhichDimensionHasTheClasses) {
             std::string::npos);
 }
 
+TEST(ExportedModule, HasTheOptionsOfItsLoss) {
+  at::manual_seed(4);
+  const at::Tensor outputs = at::randn({6, 2}), numbers = at::tensor({0, 1, 9, 1, 0, 9}, at::kLong),
+                   weights = at::tensor({2., 0.5}, at::kDouble),
+                   values = at::tensor({1.f, 9.f, 2.f, 3.f}).repeat(3).view({6, 2});
+  const at::Tensor of_weights = weights.to(at::kFloat);
+  ExportedModule classes(small_program());
+  classes.set_loss_options({.label_smoothing = 0.1, .ignore_index = 9});
+  classes.set_class_weights(weights);
+  EXPECT_TRUE(
+      at::allclose(classes.loss(outputs, numbers),
+                   at::cross_entropy_loss(outputs, numbers, of_weights, at::Reduction::Mean, 9, 0.1)));
+  const at::Tensor known = values.ne(9);
+  for (const char* name : {"mse", "l1", "smooth_l1", "huber"}) {
+    ExportedModule model({.file = kProgram, .loss = name});
+    const at::Tensor whole =
+        model.loss(outputs.masked_select(known).view({-1, 1}), values.masked_select(known).view({-1, 1}));
+    model.set_loss_options({.ignore_index = 9});
+    const WeightedLoss masked = model.weighted_loss(outputs, values);
+    EXPECT_TRUE(at::allclose(masked.loss, whole)) << name;
+    EXPECT_EQ(masked.weight.item<std::int64_t>(), 9) << name;
+  }
+  ExportedModule each({.file = kProgram, .loss = "bce_with_logits"});
+  each.set_loss_options({.pos_weight = {2, 3}});
+  EXPECT_TRUE(at::allclose(
+      each.loss(outputs, known.to(at::kFloat)),
+      at::binary_cross_entropy_with_logits(outputs, known.to(at::kFloat), {}, at::tensor({2.f, 3.f}))));
+  const auto error_of = [](const char* loss, const ClassLossOptions& options) {
+    return error_text<ConfigError>(
+        [&] { ExportedModule({.file = kProgram, .loss = loss}).set_loss_options(options); });
+  };
+  EXPECT_NE(error_of("mse", {.label_smoothing = 0.1}).find("label_smoothing: it is set, and the loss is mse"),
+            std::string::npos);
+  EXPECT_NE(error_of("cross_entropy", {.multi_label = true}).find("bce_with_logits"), std::string::npos);
+  EXPECT_NE(error_of("output", {.ignore_index = 0}).find("ignore_index"), std::string::npos);
+  EXPECT_NE(error_text<ConfigError>([&] { each.set_class_weights(weights); }).find("class_weights"),
+            std::string::npos);
+}
+
 // A program with a changed text.
 std::string program_refusal(const std::string& from, const std::string& to) {
   const Scratch scratch;

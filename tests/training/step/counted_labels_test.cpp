@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "kindling/metrics/accuracy.h"
 #include "kindling/nn/classifier.h"
 #include "support/device_under_test.h"
 #include "training/parallel/rank_runs.h"
@@ -21,7 +22,8 @@ std::int64_t num_settings() {
   return set == nullptr ? 40 : std::atoi(set);
 }
 
-enum class Loss { all_count, ignored, class_weights, masked_error };
+enum class Loss { all_count, ignored, class_weights, masked_error, smoothed, focal, multi_label };
+constexpr std::int64_t kNumLosses = 7;
 
 // Outputs [batch, classes, positions]. Without shared state: it may be captured.
 class Tagger : public Classifier {
@@ -29,6 +31,11 @@ class Tagger : public Classifier {
   explicit Tagger(Loss kind) : kind_(kind) {
     layer_ = register_module("layer", torch::nn::Linear(kTagFeatures, kTags));
     if (kind == Loss::class_weights) set_class_weights(at::tensor({1.1, 0.3, 3.7, 0.}, at::kDouble));
+    if (kind == Loss::smoothed) set_class_weights(at::tensor({1.1, 0.3, 3.7, 0.2}, at::kDouble));
+    if (kind == Loss::smoothed) set_loss_options({.label_smoothing = 0.2});
+    if (kind == Loss::focal) set_loss_options({.label_smoothing = 0.1, .focal_gamma = 2});
+    if (kind == Loss::multi_label)
+      set_loss_options({.ignore_index = -100, .multi_label = true, .pos_weight = {1, 2, 3, 0.5}});
   }
   bool has_static_graph() const override { return true; }
   at::Tensor forward(const at::Tensor& x) override { return layer_(x).transpose(1, 2); }
@@ -68,6 +75,12 @@ Labelled labelled(Loss kind, std::uint64_t seed) {
   data.labels.masked_fill_(at::rand({kTaggedSamples, kTagPositions}).lt(0.5), -100);
   data.labels.masked_fill_(at::rand({kTaggedSamples, 1}).lt(0.3), -100);
   data.labels.narrow(0, 3 * kPerWholeStep, kPerWholeStep).fill_(-100);
+  if (kind == Loss::multi_label) {  // each class of a position that counts has a 0 or 1, or none
+    const at::Tensor classes = at::arange(kTags).view({1, kTags, 1}), numbers = data.labels.unsqueeze(1);
+    data.labels = numbers.remainder(3).ge(classes.remainder(3)).to(at::kLong);
+    data.labels.masked_fill_(numbers.eq(-100).logical_and(classes.ne(1)), -100);
+    data.labels.narrow(0, 3 * kPerWholeStep, kPerWholeStep).fill_(-100);
+  }
   return data;
 }
 
@@ -132,8 +145,8 @@ Cut random_cut(std::mt19937& random) {
 TEST(CountedLabels, GiveTheSameWeightsAndMeansHoweverTheyAreCut) {
   std::mt19937 random(24);
   for (std::int64_t i = 0; i < num_settings() && !HasFailure(); ++i) {
-    const auto kind = static_cast<Loss>(i % 4);
-    const bool is_double = i % 8 < 4;
+    const auto kind = static_cast<Loss>(i % kNumLosses);
+    const bool is_double = i % (2 * kNumLosses) < kNumLosses;
     const std::string precision = is_double ? "64-true" : "32-true";
     const Labelled data = labelled(kind, static_cast<std::uint64_t>(100 + i));
     const Cut cut = random_cut(random);
@@ -157,6 +170,24 @@ TEST_P(CountedLabelsOnDevice, GiveTheWeightsOfOneBatchPerStep) {
       expect_equal_training(train(data, kind, {.batch_size = 3, .accumulate = 4, .step_graph = graph},
                                   "32-true", num_gpus_wanted()),
                             right, 1e-5);
+  }
+}
+
+// The accuracy of one batch, where LibTorch's operators count.
+TEST(CountedLabels, DecideTheAccuracyToo) {
+  for (const Loss kind : {Loss::ignored, Loss::class_weights, Loss::multi_label}) {
+    const Labelled data = labelled(kind, 9);
+    const RankRun run = train(data, kind, {.batch_size = 5}, "64-true");
+    Tagger& model = dynamic_cast<Tagger&>(*run.model);
+    const at::NoGradGuard no_grad;
+    const at::Tensor outputs = model.forward(data.x.to(at::kDouble));
+    const at::Tensor said = kind == Loss::multi_label ? outputs.gt(0).to(at::kLong) : outputs.argmax(1);
+    const double right =
+        said.eq(data.labels).sum().item<double>() / data.labels.ne(-100).sum().item<double>();
+    EXPECT_NEAR(run.result.metrics.at("val_acc"), right, 1e-12) << static_cast<int>(kind);
+    EXPECT_LE(run.result.metrics.at("train_acc"), 1);
+    if (kind == Loss::multi_label) continue;
+    EXPECT_NEAR(accuracy(outputs, data.labels).item<double>(), right, 1e-6);
   }
 }
 
