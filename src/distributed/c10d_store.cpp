@@ -37,9 +37,34 @@ std::string text_of(const LaunchEnvironment& place) {
   return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
 }
 
+// LibTorch's looks for a value every 10 ms, and a start waits for several in turn.
+class QuickFileStore : public c10d::FileStore {
+ public:
+  using FileStore::FileStore;
+  using FileStore::wait;
+
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    wait_while_young({key}, timeout_);
+    return FileStore::get(key);
+  }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    wait_while_young(keys, timeout);
+    FileStore::wait(keys, timeout);
+  }
+
+ private:
+  // Returns when the values are there, or after a moment: others may be late by minutes.
+  void wait_while_young(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) {
+    constexpr std::chrono::milliseconds kMoment(200);
+    constexpr std::chrono::microseconds kPause(500);
+    const auto end = std::chrono::steady_clock::now() + std::min(timeout, kMoment);
+    while (!check(keys) && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kPause);
+  }
+};
+
 StorePointer store_of(const LaunchEnvironment& place, const Deadline& deadline) {
   if (!place.store_file.empty())
-    return c10::make_intrusive<c10d::FileStore>(place.store_file.string(), static_cast<int>(place.size));
+    return c10::make_intrusive<QuickFileStore>(place.store_file.string(), static_cast<int>(place.size));
   c10d::TCPStoreOptions tcp;
   tcp.port = place.master_port;
   tcp.isServer = !place.has_agent_store && place.rank == 0;
