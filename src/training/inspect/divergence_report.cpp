@@ -72,6 +72,8 @@ class LossesOfStep : public ManualUpdates {
   std::vector<std::pair<Optimizer*, at::Tensor>> all_;
 };
 
+constexpr const char* kInBatch = " of its batch has ";
+
 void add_sentence(std::string& text, const std::string& sentence) {
   if (!text.empty() && !sentence.empty()) text += "; ";
   text += sentence;
@@ -85,8 +87,10 @@ void DivergenceReport::report(const RowTag& step, std::int64_t num_batches, cons
   reason_ = source != nullptr ? gathered_findings(step, num_batches, *source)
                               : "its batch is unknown, because it came from a custom training loop";
   log_error("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
-            " on, so training stops. Findings for this step: " + reason_ +
-            ". A smaller learning rate or gradient_clip_val may help");
+            " on, so training stops. Findings for this step: " + reason_ + ". " +
+            (reason_.find(kInBatch) != std::string::npos
+                 ? "Correct these samples; on_nonfinite = \"skip\" trains without their steps"
+                 : "A smaller learning rate or gradient_clip_val may help"));
 }
 
 // Each rank checks its own batch, and ranks with a finding save theirs. If no rank finds anything, any batch
@@ -101,10 +105,13 @@ std::string DivergenceReport::gathered_findings(const RowTag& step, std::int64_t
         "re-running the step gave finite values, so the cause is random or "
         "step-dependent";
   if (!own.found.empty()) add_sentence(own.found, save(own));
-  if (group == nullptr) return own.found;
+  const std::string place = "batch " + std::to_string(own.step.batch) + " (counted from 0)";
+  if (group == nullptr)
+    return own.found.find(kInBatch) == std::string::npos
+               ? own.found
+               : place + " of epoch " + std::to_string(state_.progress.epoch + 1) + ": " + own.found;
   if (!own.found.empty())
-    own.found = "rank " + std::to_string(group->rank()) + ", batch " + std::to_string(own.step.batch) +
-                " (counted from 0): " + own.found;
+    own.found = "rank " + std::to_string(group->rank()) + ", " + place + ": " + own.found;
   std::string all;
   for (const std::string& told : group->all_gather(own.found)) add_sentence(all, told);
   return all;
@@ -140,15 +147,20 @@ void DivergenceReport::replay(Replayed& replayed, std::int64_t num_batches, cons
   }
 }
 
+// Numbers of a batch that are not finite, such as labels that do not count, are the cause only if the step
+// is not finite, too.
 std::string DivergenceReport::findings_of(const Batch& batch) {
   std::string found;
   for (std::size_t i = 0; i < batch.tensors().size(); ++i)
     if (const std::string part = nonfinite_part(batch.tensors()[i]); !part.empty())
-      add_sentence(found, "tensor " + std::to_string(i) + " of its batch has " + part);
-  if (is_protected())
-    add_sentence(found, step_findings(batch));
-  else
+      add_sentence(found, "tensor " + std::to_string(i) + kInBatch + part);
+  if (!is_protected()) {
     add_sentence(found, "the step cannot be re-run, because the optimizer does not respect found_inf");
+    return found;
+  }
+  const std::string of_step = step_findings(batch);
+  if (of_step.empty()) return {};
+  add_sentence(found, of_step);
   return found;
 }
 
@@ -163,7 +175,11 @@ std::string DivergenceReport::step_findings(const Batch& batch) {
     const NonfiniteWatch watch(*state_.model);
     const AutocastScope autocast(context_.precision, state_.log.device());
     const UpdatesScope updates(context_.calls, losses);
+    state_.model->take_loss_weight();
     losses.end(state_.model->training_step(batch));
+    if (const at::Tensor weight = state_.model->take_loss_weight();
+        weight.defined() && weight.numel() == 1 && weight.item<double>() == 0)
+      return {};  // no label counts: the batch contributes nothing
     for (const std::string& finding : watch.findings()) add_sentence(found, finding);
   }
   for (const auto& [optimizer, loss] : losses.all()) {

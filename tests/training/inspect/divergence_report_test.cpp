@@ -1,4 +1,6 @@
 // The report of a step that was not finite, which must not affect the run.
+#include <cmath>
+
 #include "device/random_state.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
@@ -20,8 +22,34 @@ TEST_P(Forensics, NameTheInput) {
   poison_run(options(), data);
   ASSERT_EQ(warnings.texts.size(), 1U);
   EXPECT_TRUE(warnings.has("not finite from step 6 on")) << warnings.texts[0];
-  EXPECT_TRUE(warnings.has("tensor 0 of its batch has NaN; ")) << warnings.texts[0];
+  EXPECT_TRUE(warnings.has("batch 5 (counted from 0) of epoch 1: tensor 0 of its batch has NaN; "))
+      << warnings.texts[0];
+  EXPECT_TRUE(warnings.has("Correct these samples")) << warnings.texts[0];
+  EXPECT_FALSE(warnings.has("learning rate")) << warnings.texts[0];
   EXPECT_TRUE(warnings.has("the output of layer 'first' (aten::addmm) has NaN")) << warnings.texts[0];
+}
+
+// Labels that do not count may be NaN: they are no finding if a later batch of the window is not finite.
+TEST_P(Forensics, DoNotNameLabelsThatDoNotCount) {
+  struct Masked : Slope {
+    at::Tensor loss(const at::Tensor& y, const at::Tensor& labels) override {
+      const at::Tensor counts = labels.isfinite();
+      return weighted(
+          {(y - labels.nan_to_num()).abs().mul(counts).sum() / counts.sum().clamp_min(1), counts.sum()});
+    }
+  };
+  const at::Tensor x = at::ones({8, 1}), labels = at::full({8, 1}, NAN);
+  x.narrow(0, 6, 2).fill_(INFINITY);
+  labels.narrow(0, 6, 2).fill_(1);
+  TensorData data({x, labels}, {}, {.batch_size = 2, .shuffle = false});
+  const HeardWarnings warnings;
+  TrainerOptions window = options();
+  window.accumulate_grad_batches = 4;
+  Trainer(window).fit(std::make_shared<Masked>(), data);
+  ASSERT_FALSE(warnings.texts.empty());
+  EXPECT_TRUE(warnings.has("batch 3 (counted from 0) of epoch 1: tensor 0 of its batch has "))
+      << warnings.texts[0];
+  EXPECT_FALSE(warnings.has("tensor 1")) << warnings.texts[0];
 }
 
 TEST_P(Forensics, NameTheGradient) {
