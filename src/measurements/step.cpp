@@ -91,12 +91,12 @@ void compare(const Trials& eager, const Trials& recorded, BenchReport& report) {
 void tell_what_fit_takes(const TrainerOptions& trainer, const Module& model, const Trials& recorded,
                          BenchReport& report) {
   const bool is_wanted =
-      trainer.step_graph == "on" || (trainer.step_graph == "auto" && model.has_static_graph());
+      trainer.step_graph == "on" || (trainer.step_graph != "off" && model.has_static_graph());
   const bool is_taken = is_wanted && recorded.back().why_not_recorded.empty();
   report.summary["fit_records"] = is_taken;
   std::string note = "trainer.step_graph = \"" + trainer.step_graph + "\": a fit runs ";
   note += is_taken ? "captured steps" : "eager steps";
-  if (!is_wanted && trainer.step_graph == "auto") note += ", because the model's has_static_graph() is false";
+  if (!is_wanted && trainer.step_graph != "off") note += ", because the model's has_static_graph() is false";
   report.notes.push_back(note + "; validations, callbacks, loggers and schedule are not measured here");
 }
 

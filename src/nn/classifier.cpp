@@ -47,8 +47,14 @@ at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels)
 
 void Classifier::set_loss_options(const ClassLossOptions& options) {
   ClassLossModel::set_loss_options(options);
+  changed();
   add_metric("acc", std::make_shared<Accuracy>(AccuracyOptions{.ignore_index = options.ignore_index,
                                                                .multi_label = options.multi_label}));
+}
+
+void Classifier::set_class_weights(const at::Tensor& weights) {
+  ClassLossModel::set_class_weights(weights);
+  changed();
 }
 
 at::Tensor Classifier::accuracy(const at::Tensor& outputs, const at::Tensor& labels) const {

@@ -151,6 +151,7 @@ void Module::add_metric(std::string name, std::shared_ptr<const Metric> metric) 
   std::erase_if(metrics_, [&](const NamedMetric& known) { return known.name == name; });
   metrics_.push_back({std::move(metric), name, {"train_" + name, "val_" + name, "test_" + name}});
   plotted_.push_back("val_" + name);
+  changed();
 }
 
 std::shared_ptr<const Metric> Module::metric_of(std::string_view logged_name) const {

@@ -91,14 +91,15 @@ class KINDLING_API ClassLossModel {
  public:
   virtual ~ClassLossModel() = default;
 
-  // Throws ConfigError, also for options that the model's loss does not have. Call it before a fit.
+  // Throws ConfigError, also for options that the model's loss does not have. A change
+  // during a fit counts from the next step on.
   virtual void set_loss_options(const ClassLossOptions& options);
   const ClassLossOptions& loss_options() const noexcept { return class_loss_.options(); }
 
   // Weighs each class in the loss of training, validation and test, like the `weight` of PyTorch's
   // CrossEntropyLoss. Takes floating-point numbers [classes], finite, at least 0 and not all 0; copies them
   // to the CPU as float64. Undefined: no weights. They are options, not part of the state dict: set them
-  // again before a resumed fit or an evaluation, but not during a fit. For weights that balance the classes,
+  // again before a resumed fit or an evaluation. For weights that balance the classes,
   // see balanced_class_weights() in sampler.h. A step of several batches, ranks or shards has the gradient of
   // the weighted mean over all of its labels, and logged means of the loss are weighted means over all
   // labels, whatever the batches. As in PyTorch, the loss of a batch whose labels all have the weight 0 is

@@ -31,6 +31,7 @@ class KINDLING_API Classifier : public Module, public ClassLossModel {
 
   // Also replaces the metric `acc` by one that respects them.
   void set_loss_options(const ClassLossOptions& options) override;
+  void set_class_weights(const at::Tensor& weights) override;
   bool has_weighted_loss() const override { return class_weights().defined(); }
 
   // The validation accuracy, higher is better.

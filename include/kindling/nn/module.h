@@ -69,8 +69,14 @@ class KINDLING_API Module : public torch::nn::Module {
   // True if training_step() calls the same operators with the same host numbers in every step, independent
   // of the batch's values and of the progress. Such steps may be captured and replayed, and a replay does
   // not call training_step() (TrainerOptions::step_graph). Batches of other shapes are captured separately.
+  // Call changed() after a change of what training_step() reads, if it is neither a parameter, a buffer, a
+  // layer, nor an option of one of LibTorch's layers: a number in a member of your class, a function.
   virtual bool has_static_graph() const { return static_step(); }
   virtual bool static_step() const { return false; }  // deprecated: override has_static_graph()
+
+  // Tells trainers that the next steps differ from the former ones: captured steps are captured again.
+  void changed() noexcept { ++num_changes_; }
+  std::int64_t num_changes() const noexcept { return num_changes_; }
 
   // Returns the optimizer to use if neither the trainer's options nor the config name one. The default
   // returns nullptr: Adam with lr 1e-3.
@@ -190,6 +196,7 @@ class KINDLING_API Module : public torch::nn::Module {
   std::set<std::string> frozen_;
   LossFacts facts_;
   bool is_weighing_ = false;  // weighted_loss() is running
+  std::int64_t num_changes_ = 0;
   std::vector<NamedMetric> metrics_;
   std::vector<std::string> plotted_{"train_loss"};
   std::shared_ptr<ProgressBoard> board_;

@@ -72,8 +72,9 @@ struct TrainerFields {
             {.doc = "store images in channels-last order; auto: where that is faster",
              .choices = "off|on|auto", .policy = {fixed, must_agree, kept}}),
       field("step_graph", &TrainerOptions::step_graph,
-            {.doc = "capture and replay steps; auto: for models with a static graph",
-             .choices = "auto|on|off", .policy = {may_change, may_differ, kept}}),
+            {.doc = "capture and replay steps; auto: for models with a static graph; check: auto, and each "
+                    "replayed step is also run eagerly and compared",
+             .choices = "auto|on|off|check", .policy = {may_change, may_differ, kept}}),
       field("step_kernels", &TrainerOptions::step_kernels,
             {.doc = "use native kernels in replayed steps; off: only operators of LibTorch",
              .choices = "auto|off", .policy = {may_change, may_differ, kept}}),

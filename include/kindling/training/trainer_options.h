@@ -57,7 +57,9 @@ struct TrainerOptions {
   // reshape().
   std::string channels_last = "off";
   // "auto": captures and replays the steps of models whose has_static_graph() is true, with the same numbers
-  // (docs/explain/step_capture.md); "on": of every model, whose steps must then be static; "off": of none.
+  // (docs/explain/step_capture.md); "on": of every model, whose steps must then be static; "off": of none;
+  // "check": as "auto", and each replayed step also runs eagerly and is compared, which finds a model whose
+  // steps are not static in the step where they differ.
   std::string step_graph = "auto";
   // "auto": replayed steps on the CPU compute some operators by native kernels, with bit-identical results;
   // "off": by LibTorch's operators only, which rules out a suspected kernel (docs/explain/step_capture.md).

@@ -229,6 +229,7 @@ void ExportedModule::set_loss_options(const ClassLossOptions& options) {
   for (const auto& [name, is_refused] : refused)
     if (is_refused) refuse_loss_option(name, options_.loss);
   ClassLossModel::set_loss_options(own);
+  changed();
   if (is_of_classes)
     add_metric("acc", std::make_shared<Accuracy>(AccuracyOptions{.ignore_index = options.ignore_index}));
 }
@@ -237,6 +238,7 @@ void ExportedModule::set_class_weights(const at::Tensor& weights) {
   if (weights.defined() && !is_classification_loss(options_.loss))
     refuse_loss_option("class_weights", options_.loss);
   ClassLossModel::set_class_weights(weights);
+  changed();
 }
 
 at::Tensor ExportedModule::training_step(const Batch& batch) { return step(Stage::train, batch); }

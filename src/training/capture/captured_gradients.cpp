@@ -185,7 +185,7 @@ at::Tensor CapturedGradients::advance(CapturedBatch& recorded, const Batch& batc
   if (!is_first && recorded.replay()->is_lent())
     return compute_eagerly(batch, /*begins_window=*/false, seed_of);
   const bool is_new_epoch = std::exchange(checked_in_epoch_, state_.progress.epoch) != state_.progress.epoch;
-  if (is_first || is_new_epoch || ++num_unchecked_ >= kMostUnchecked) {
+  if (is_first || is_new_epoch || checks_all() || ++num_unchecked_ >= kMostUnchecked) {
     num_unchecked_ = 0;
     return checked(recorded, batch, seed_of);
   }
@@ -374,10 +374,12 @@ bool CapturedGradients::waits_for_answer() {
   const std::optional<bool> is_same = comparison_.answer();
   if (!is_same || *is_same) return !is_same;
   log_warning(
-      "step_graph: a captured step now computes something different, so replay is turned off. "
-      "Steps replayed since the last check (at the start of the epoch, or up to 1,000 steps ago) may "
-      "be wrong. "
-      "A model whose steps differ must not return true from has_static_graph()");
+      std::string("step_graph: a captured step now computes something different, so replay is turned off. ") +
+      (checks_all() ? "The results of the eager step were used. "
+                    : "Steps replayed since the last check (at the start of the epoch, or up to 1,000 steps "
+                      "ago) may be wrong. ") +
+      "A model whose steps differ must call changed() when they do, or not return true from "
+      "has_static_graph()");
   give_up("a replay differs from the eager step");
   return false;
 }
@@ -409,7 +411,7 @@ CaptureMode capture_mode(const StepContext& context) {
   if (model.updates_manually()) return CaptureMode::eager("a ManualModule is never captured");
   if (options.sync_batchnorm && context.group() != nullptr)
     return CaptureMode::eager("with sync_batchnorm the ranks communicate within a step");
-  if (options.step_graph == "auto" && !model.has_static_graph())
+  if (options.step_graph != "on" && !model.has_static_graph())
     return CaptureMode::eager("has_static_graph() of the model is false");
   if (const Device device = context.device(); !device.is_cpu())
     if (const std::string reason = why_no_graph(device); !reason.empty())

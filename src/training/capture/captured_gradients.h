@@ -50,6 +50,7 @@ class CapturedGradients : public BatchGradients {
   // Returns the reason of a failure; empty: the replay succeeded.
   std::string try_replay(CapturedBatch& recorded, const Batch& batch, const SeedOf& seed_of);
   bool waits_for_answer();
+  bool checks_all() const { return context_.options.step_graph == "check"; }
   void fill_seed(CapturedBatch& recorded, const at::Tensor& loss, const LossSeed& of);
   void give_up(const std::string& reason);  // a warning if step_graph is "on"
   void give_up(const std::string& reason, LogLevel level);

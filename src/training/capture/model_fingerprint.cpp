@@ -4,6 +4,7 @@
 #include <torch/nn/modules.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <unordered_set>
 
@@ -129,6 +130,9 @@ ModelFingerprint::ModelFingerprint(const torch::nn::Module& model)
     for (const auto& item : parameters_of(*module).items()) registered_tensors_.push_back(item.value());
     for (const auto& item : buffers_of(*module).items()) registered_tensors_.push_back(item.value());
     take_members_of(*module);
+    take_options_of(*module);
+    if (const auto* const own = dynamic_cast<const Module*>(module.get()))
+      announced_.push_back({.module = own, .num_changes = own->num_changes()});
   }
 }
 
@@ -145,6 +149,72 @@ void ModelFingerprint::take_members_of(const torch::nn::Module& layer) {
                        BCELossImpl, BCEWithLogitsLossImpl, LazyLinearImpl, LazyConv2dImpl>(layer, take);
 }
 
+void ModelFingerprint::add_options(const void* place, std::size_t size) {
+  options_.push_back({.place = place, .size = size});
+  const auto* const bytes = static_cast<const std::byte*>(place);
+  option_bytes_.insert(option_bytes_.end(), bytes, bytes + size);
+}
+
+// Bytes between the members of a struct may differ without a change, which costs a recording.
+template <class Layer>
+bool ModelFingerprint::take_options(const torch::nn::Module& layer) {
+  const auto* const own = dynamic_cast<const Layer*>(&layer);
+  if (own == nullptr) return false;
+  if constexpr (requires { own->options; }) add_options(&own->options, sizeof own->options);
+  if constexpr (requires { own->options_base; }) add_options(&own->options_base, sizeof own->options_base);
+  return true;
+}
+
+void ModelFingerprint::take_options_of(const torch::nn::Module& layer) {
+  using namespace torch::nn;
+  const auto take = [&]<class... Layers>() { (take_options<Layers>(layer) || ...); };
+  take.operator()<
+      DropoutImpl, ReLUImpl, LinearImpl, Conv2dImpl, BatchNorm2dImpl, LayerNormImpl, EmbeddingImpl, GELUImpl,
+      BatchNorm1dImpl, Conv1dImpl, Conv3dImpl, BatchNorm3dImpl, GroupNormImpl, Dropout2dImpl, Dropout3dImpl,
+      AlphaDropoutImpl, FeatureAlphaDropoutImpl, ConvTranspose1dImpl, ConvTranspose2dImpl,
+      ConvTranspose3dImpl, InstanceNorm1dImpl, InstanceNorm2dImpl, InstanceNorm3dImpl, LocalResponseNormImpl,
+      CrossMapLRN2dImpl, EmbeddingBagImpl, BilinearImpl, FlattenImpl, UnflattenImpl, FoldImpl, UnfoldImpl,
+      RNNImpl, LSTMImpl, GRUImpl, RNNCellImpl, LSTMCellImpl, GRUCellImpl, MultiheadAttentionImpl,
+      TransformerImpl, TransformerEncoderImpl, TransformerDecoderImpl, TransformerEncoderLayerImpl,
+      TransformerDecoderLayerImpl, UpsampleImpl, PixelShuffleImpl, PixelUnshuffleImpl>();
+  take.operator()<ELUImpl, SELUImpl, HardshrinkImpl, HardtanhImpl, LeakyReLUImpl, SoftmaxImpl, SoftminImpl,
+                  LogSoftmaxImpl, PReLUImpl, ReLU6Impl, RReLUImpl, CELUImpl, GLUImpl, SoftplusImpl,
+                  SoftshrinkImpl, ThresholdImpl, CosineSimilarityImpl, PairwiseDistanceImpl>();
+  take.operator()<AvgPool1dImpl, AvgPool2dImpl, AvgPool3dImpl, MaxPool1dImpl, MaxPool2dImpl, MaxPool3dImpl,
+                  AdaptiveAvgPool1dImpl, AdaptiveAvgPool2dImpl, AdaptiveAvgPool3dImpl, AdaptiveMaxPool1dImpl,
+                  AdaptiveMaxPool2dImpl, AdaptiveMaxPool3dImpl, MaxUnpool1dImpl, MaxUnpool2dImpl,
+                  MaxUnpool3dImpl, LPPool1dImpl, LPPool2dImpl, LPPool3dImpl, FractionalMaxPool2dImpl,
+                  FractionalMaxPool3dImpl, ReflectionPad1dImpl, ReflectionPad2dImpl, ReflectionPad3dImpl,
+                  ReplicationPad1dImpl, ReplicationPad2dImpl, ReplicationPad3dImpl, ZeroPad1dImpl,
+                  ZeroPad2dImpl, ZeroPad3dImpl, ConstantPad1dImpl, ConstantPad2dImpl, ConstantPad3dImpl>();
+  take.
+  operator()<L1LossImpl, KLDivLossImpl, MSELossImpl, BCELossImpl, HingeEmbeddingLossImpl, MultiMarginLossImpl,
+             CosineEmbeddingLossImpl, SmoothL1LossImpl, HuberLossImpl, MultiLabelMarginLossImpl,
+             SoftMarginLossImpl, MultiLabelSoftMarginLossImpl, TripletMarginLossImpl,
+             TripletMarginWithDistanceLossImpl, CTCLossImpl, PoissonNLLLossImpl, MarginRankingLossImpl,
+             NLLLossImpl, CrossEntropyLossImpl, BCEWithLogitsLossImpl, AdaptiveLogSoftmaxWithLossImpl>();
+  // Lists keep their numbers elsewhere.
+  if (const auto* const norm = dynamic_cast<const LayerNormImpl*>(&layer))
+    sizes_.push_back({&norm->options.normalized_shape(), norm->options.normalized_shape()});
+  if (const auto* const upsample = dynamic_cast<const UpsampleImpl*>(&layer)) {
+    upsampled_sizes_.push_back({&upsample->options.size(), upsample->options.size()});
+    scales_.push_back({&upsample->options.scale_factor(), upsample->options.scale_factor()});
+  }
+}
+
+bool ModelFingerprint::has_same_options() const {
+  const std::byte* kept = option_bytes_.data();
+  for (const auto& [place, size] : options_) {
+    if (std::memcmp(place, kept, size) != 0) return false;
+    kept += size;
+  }
+  const auto is_same = [](const auto& list) { return *list.place == list.numbers; };
+  return std::ranges::all_of(sizes_, is_same) && std::ranges::all_of(upsampled_sizes_, is_same) &&
+         std::ranges::all_of(scales_, is_same) && std::ranges::all_of(announced_, [](const auto& one) {
+           return one.module->num_changes() == one.num_changes;
+         });
+}
+
 std::string ModelFingerprint::capture_obstacle() const {
   if (std::ranges::any_of(seen_parameters_, &Seen::has_hooks)) return "a parameter has a hook";
   if (!std::ranges::all_of(parameters_, is_plain) || !std::ranges::all_of(buffers_, is_plain))
@@ -153,7 +223,8 @@ std::string ModelFingerprint::capture_obstacle() const {
 }
 
 bool ModelFingerprint::holds() const {
-  return has_same_parts() && std::ranges::equal(seen_parameters_, parameters_, {}, {}, seen) &&
+  return has_same_parts() && has_same_options() &&
+         std::ranges::equal(seen_parameters_, parameters_, {}, {}, seen) &&
          std::ranges::equal(seen_buffers_, buffers_, {}, {}, seen);
 }
 

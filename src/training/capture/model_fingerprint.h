@@ -6,15 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "kindling/nn/module.h"
 
 namespace kindling {
 
 // What a model's captured steps depend on in addition to the values of its parameters: which layers,
-// parameters and buffers are registered, which tensors the members of LibTorch's own layers hold, their
-// addresses and layouts, which of them require gradients and have hooks, which layers are in training mode.
-// It cannot see unregistered members of other layers.
+// parameters and buffers are registered, which tensors and options the members of LibTorch's own layers hold,
+// addresses and layouts of tensors, which of them require gradients and have hooks, which layers are in
+// training mode, and what Module::changed() has announced. It cannot see other members.
 class ModelFingerprint {
  public:
   explicit ModelFingerprint(const torch::nn::Module& model);
@@ -45,7 +48,26 @@ class ModelFingerprint {
     const at::Tensor* place;
     at::Tensor tensor;  // kept, so that no other tensor gets its address
   };
+  // The bytes of an options struct; the copies are consecutive in `option_bytes_`.
+  struct Options {
+    const void* place;
+    std::size_t size;
+  };
+  template <class Numbers>
+  struct List {
+    const Numbers* place;
+    Numbers numbers;
+  };
+  struct Announced {
+    const Module* module;
+    std::int64_t num_changes;
+  };
   void take_members_of(const torch::nn::Module& layer);
+  void take_options_of(const torch::nn::Module& layer);
+  template <class Layer>
+  bool take_options(const torch::nn::Module& layer);
+  void add_options(const void* place, std::size_t size);
+  bool has_same_options() const;
   bool has_same_parts() const;
 
   std::vector<at::Tensor> parameters_, buffers_;
@@ -54,6 +76,12 @@ class ModelFingerprint {
   std::vector<const void*> registered_;
   std::vector<at::Tensor> registered_tensors_;  // kept for the same reason
   std::vector<Member> members_;
+  std::vector<Options> options_;
+  std::vector<std::byte> option_bytes_;
+  std::vector<List<std::vector<std::int64_t>>> sizes_;
+  std::vector<List<std::optional<std::vector<std::int64_t>>>> upsampled_sizes_;
+  std::vector<List<std::optional<std::vector<double>>>> scales_;
+  std::vector<Announced> announced_;
 };
 
 }  // namespace kindling

@@ -232,6 +232,8 @@ constexpr OptionChange kRefusedAcrossRanks[] = {
     {"max_epochs", [](TrainerOptions& o) { o.max_epochs = 2; }, "'1'", "'2'"},
     {"max_steps", [](TrainerOptions& o) { o.max_steps = 2; }, "nothing", "'2'"},
     {"gradient_clip_val", [](TrainerOptions& o) { o.gradient_clip_val = 0.5; }, "'0'", "'0.5'"},
+    {"gradient_clip_algorithm", [](TrainerOptions& o) { o.gradient_clip_algorithm = "value"; }, "'norm'",
+     "'value'"},
     {"accumulate_grad_batches", [](TrainerOptions& o) { o.accumulate_grad_batches = 2; }, "'1'", "'2'"},
     {"gradient_shards", [](TrainerOptions& o) { o.gradient_shards = 2; }, "'1'", "'2'"},
     {"shard_optimizer_state", [](TrainerOptions& o) { o.shard_optimizer_state = true; }, "'false'", "'true'"},
