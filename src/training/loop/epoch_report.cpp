@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
 #include "metrics/global_means.h"
 #include "training/step/nonfinite_guard.h"
 
@@ -12,6 +14,8 @@ namespace kindling {
 namespace {
 
 constexpr double kPreviewInterval_s = 1;
+// The loss scale falls by this factor from one warning to the next.
+constexpr double kScaleBetweenWarnings = 0x1p-8;
 
 void put(Record& record, std::string_view name, double value) {
   for (auto& [known, old] : record.values)
@@ -52,12 +56,13 @@ std::vector<double> EpochReport::gather_speed() const {
 void EpochReport::start() {
   latest_.clear();
   has_met_divergence_ = false;
+  lowest_quiet_scale_ = 1;
   begin_after_all_rows();
 }
 
 // Starts after all rows of the log, which have been reported.
 void EpochReport::begin_after_all_rows() {
-  num_reported_rows_ = state_.log.num_rows();
+  num_reported_rows_ = num_watched_rows_ = state_.log.num_rows();
   begin(nullptr);
 }
 
@@ -82,6 +87,7 @@ void EpochReport::after_step() {
   state_.log.start_preview();
   report_steps(state_.log.rows_on_host());
   has_met_divergence_ = first_diverged().has_value();
+  warn_of_low_scale();
 }
 
 void EpochReport::copy_log_to_host() {
@@ -93,6 +99,7 @@ void EpochReport::copy_log_to_host() {
                 .lr = log.tag(log.num_rows() - 1).lr,
                 .weight = log.tag(log.num_rows() - 1).weight});
   log.move_to_host();
+  warn_of_low_scale();
   if (every_n_steps_ > 0) report_steps(log.num_rows());
   train_seconds_ = seconds() - left_out_seconds_;
   exchange_seconds_ = std::chrono::duration<double>(clock_.exchange() - exchange_start_).count();
@@ -106,6 +113,7 @@ void EpochReport::report_pending() {
 
 void EpochReport::report_all() {
   state_.log.move_to_host();
+  warn_of_low_scale();
   report_pending();
   for (const auto& logger : loggers_) logger->sync();
 }
@@ -189,7 +197,7 @@ Record EpochReport::close(const NamedValues& validation) {
     if (speed[rank + 1] > 0) put(record, "step_time_s/rank" + std::to_string(rank), speed[rank + 1]);
   read_latest();
   state_.log.clear();
-  num_reported_rows_ = 0;
+  num_reported_rows_ = num_watched_rows_ = 0;
   return record;
 }
 
@@ -202,6 +210,24 @@ void EpochReport::put_shares(Record& record) const {
 
 void EpochReport::write(const Record& record) const {
   for (const auto& logger : loggers_) logger->write(record);
+}
+
+// A scale below 1 means that gradients overflow float16 although their loss is not multiplied any more.
+void EpochReport::warn_of_low_scale() {
+  EpochLog& log = state_.log;
+  const auto column = log.find_column(kLossScaleColumn, EpochLog::Kind::internal);
+  if (!column) return;
+  for (const std::int64_t rows = log.rows_on_host(); num_watched_rows_ < rows; ++num_watched_rows_) {
+    const auto scale = log.value(num_watched_rows_, *column);
+    if (scale && *scale >= 1) lowest_quiet_scale_ = 1;
+    if (!scale || *scale >= lowest_quiet_scale_) continue;
+    lowest_quiet_scale_ = *scale * kScaleBetweenWarnings;
+    log_warning("step " + std::to_string(log.step(num_watched_rows_)) +
+                ": precision = \"16-mixed\" has lowered the loss scale to " + number_text(*scale) +
+                " (the lower limit is " + number_text(GradScaler::kLowestScale) +
+                "), because gradients keep overflowing float16, and skips such steps; check the loss for "
+                "infinite gradients, lower the learning rate, or use precision = \"bf16-mixed\"");
+  }
 }
 
 // Once a step is marked, all later ones are: the last row shows whether there is any mark.
@@ -245,6 +271,7 @@ NamedValues EpochReport::preview() {
   }
   read_latest();
   has_met_divergence_ = first_diverged().has_value();
+  warn_of_low_scale();
   return latest_;
 }
 

@@ -88,6 +88,7 @@ class EpochReport {
   void read_latest();
   void report_steps(std::int64_t rows);
   Record step_record(std::int64_t row, std::int64_t num_rows) const;
+  void warn_of_low_scale();
 
   TrainState& state_;
   std::vector<std::shared_ptr<Logger>> loggers_;
@@ -100,6 +101,9 @@ class EpochReport {
   std::int64_t num_reported_rows_ = 0, num_samples_ = 0, num_steps_ = 0;
   double train_seconds_ = 0, left_out_seconds_ = 0, exchange_seconds_ = 0;
   bool has_met_divergence_ = false;
+  // See warn_of_low_scale().
+  std::int64_t num_watched_rows_ = 0;
+  double lowest_quiet_scale_ = 1;
   NamedValues latest_;  // see preview()
   TransferCounts counts_at_start_;
   Clock::time_point start_ = Clock::now(), last_preview_{};

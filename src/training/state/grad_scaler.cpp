@@ -57,6 +57,7 @@ void GradScaler::unscale(Optimizer& optimizer) {
 void GradScaler::adjust(const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf, kGrowthFactor, kBackoffFactor, kGrowthInterval);
+  scale_.clamp_min_(kLowestScale);
 }
 
 void GradScaler::save(StateDict& state) const {
@@ -71,6 +72,7 @@ void GradScaler::load(const StateDict& state) {
                            .found = "it is not in the checkpoint",
                            .wanted = "a run with precision = \"16-mixed\""});
   write_values(scale_, *scale);
+  scale_.clamp_min_(kLowestScale);  // former versions had no limit
   write_values(growth_tracker_, *tracker);
 }
 

@@ -17,6 +17,8 @@ namespace kindling {
 // one and all later ones, with "skip" each of them; steps skipped by a scaler are marked too.
 inline constexpr const char* kDivergedColumn = "diverged";
 inline constexpr const char* kSkippedColumn = "skipped";
+// The scale of a scaler after each step.
+inline constexpr const char* kLossScaleColumn = "loss scale";
 // Steps without a label that counts. Means and metrics leave out only what has no weight.
 inline constexpr const char* kEmptyColumn = "empty";
 

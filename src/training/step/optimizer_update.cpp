@@ -277,7 +277,7 @@ void OptimizerUpdate::step(Optimizer& optimizer, OptimizerSlot& slot, const Opti
 
 void OptimizerUpdate::end_step() {
   guard_.mark(context_.state.log, scaler());
-  if (scaler() != nullptr) scaler()->adjust(scaler()->found_inf());
+  if (scaler() != nullptr) adjust_scale(scaler()->found_inf());
 }
 
 void OptimizerUpdate::begin_updates() {
@@ -300,7 +300,13 @@ void OptimizerUpdate::end_updates() {
     NonfiniteGuard::mark_skipped(context_.state.log, *skipped_);
   else if (guard_.may_skip(scaler()))
     context_.state.log.commit_sums({});  // a batch without an update is not skipped along with a later one
-  if (found_inf_.defined()) scaler()->adjust(found_inf_);
+  if (found_inf_.defined()) adjust_scale(found_inf_);
+}
+
+void OptimizerUpdate::adjust_scale(const at::Tensor& found_inf) const {
+  scaler()->adjust(found_inf);
+  EpochLog& log = context_.state.log;
+  log.mark(log.column(kLossScaleColumn, EpochLog::Kind::internal), scaler()->scale());
 }
 
 UpdateCapture* OptimizerUpdate::capture() const {

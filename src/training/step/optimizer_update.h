@@ -124,6 +124,7 @@ class OptimizerUpdate {
   // Returns nullptr if steps are eager; forward and backward may give up capture at any time.
   UpdateCapture* capture() const;
   GradScaler* scaler() const { return context_.state.scaler ? &*context_.state.scaler : nullptr; }
+  void adjust_scale(const at::Tensor& found_inf) const;
   void follow_schedule(Optimizer& optimizer) const;
   void require_supported(const Optimizer& optimizer) const;
 

@@ -14,10 +14,12 @@
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "support/device_under_test.h"
+#include "support/log_lines.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 #include "training/loop/resumed_fit.h"
 #include "training/loop/small_fit.h"
+#include "training/state/grad_scaler.h"
 
 namespace kindling {
 namespace {
@@ -180,6 +182,54 @@ TEST_P(PrecisionOf, ScaledGradientsSkipExactlyThePoisonedSteps) {
   EXPECT_EQ(value_of(logger->records().back(), "skipped_steps"), 3);
   // Three halvings of 65536.
   EXPECT_EQ(copy_to(*trainer.state_dict().find("scaler.scale"), cpu()).item<float>(), 8192);
+}
+
+// The reference is torch.amp.GradScaler above the limit: each such step halves the scale. There its scale is
+// 2^-128 after 144 steps, whose reciprocal is infinite in float32, and 0 after 166.
+TEST_P(PrecisionOf, TheLossScaleHasALowerLimit) {
+  GradScaler scaler(device_);
+  const at::Tensor yes = at::ones({}, at::dtype(at::kFloat).device(device_));
+  for (int step = 1; step <= 200; ++step) {
+    scaler.adjust(yes);
+    EXPECT_EQ(copy_to(scaler.scale(), cpu()).item<float>(), std::max(std::ldexp(1., 16 - step), 0x1p-24))
+        << step;
+  }
+}
+
+// 200 steps with infinite gradients, then good ones: they train as if nothing had happened.
+TEST_P(PrecisionOf, GoodStepsAfterManySkippedOnesTrainAsUsual) {
+  struct Poisoned : Slope {  // computes in float32
+    at::Tensor training_step(const Batch& batch) override {
+      const at::Tensor loss = Slope::training_step(batch), sum = weight.sum();
+      const bool is_poisoned = trainer().progress().global_step < num_poisoned;
+      return loss + at::sqrt((sum - sum.detach()).abs() + (is_poisoned ? 0. : 1.));
+    }
+    std::int64_t num_poisoned = 0;
+  };
+  const auto trained = [&](const std::string& precision, std::int64_t num_poisoned) {
+    const auto model = std::make_shared<Poisoned>();
+    model->num_poisoned = num_poisoned;
+    TrainerOptions made = options(precision);
+    made.max_epochs.reset();
+    made.max_steps = num_poisoned + 10;
+    made.optimizer = sgd(0.01);
+    made.loggers = {};
+    TensorData data = ramp(20, 0, 2);  // 10 steps per epoch
+    Trainer(made).fit(model, data);
+    return copy_to(model->weight.detach(), cpu()).item<float>();
+  };
+  const float expected = trained("32-true", 0);
+  const LogLines log;
+  EXPECT_EQ(trained("16-mixed", 200), expected);
+  std::vector<std::string> warnings;
+  std::ranges::copy_if(log.texts, std::back_inserter(warnings),
+                       [](const std::string& text) { return text.find("loss scale") != std::string::npos; });
+  ASSERT_EQ(warnings.size(), 3u);  // at 2^-1, 2^-10 and 2^-19
+  EXPECT_NE(warnings[0].find("step 17: precision = \"16-mixed\" has lowered the loss scale to 0.5"),
+            std::string::npos)
+      << warnings[0];
+  EXPECT_NE(warnings[0].find("bf16-mixed"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[2].find("step 35:"), std::string::npos) << warnings[2];
 }
 
 // Scaling by powers of two changes no bit of a training that does not overflow or vanish.
