@@ -1,6 +1,7 @@
 #include "nn/precision.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -86,8 +87,7 @@ bool wants_channels_last(const std::string& option, const torch::nn::Module& mod
                          const Precision& precision, Device device) {
   if (option != "auto") return option == "on";
   const std::vector<std::int64_t> channels = output_channels(model);
-  const bool has_16_bits = precision.autocast || precision.weights == at::kBFloat16;
-  return device.is_cpu() && !channels.empty() && has_16_bits &&
+  return device.is_cpu() && !channels.empty() && precision.has_16_bits() &&
          *std::ranges::max_element(channels) >= kManyChannels;
 }
 
@@ -109,13 +109,17 @@ Batch Placement::convert(Batch batch) const {
 }
 
 AutocastScope::AutocastScope(const Precision& precision, Device device)
-    : is_on_(precision.autocast.has_value()), device_(device.type()) {
+    : is_on_(precision.autocast.has_value()),
+      device_(device.type()),
+      wide_sums_(device.is_cpu() && precision.has_16_bits()) {
   if (!is_on_) return;
+  had_cache_ = at::autocast::is_autocast_cache_enabled();
   was_enabled_ = at::autocast::is_autocast_enabled(device_);
   former_type_ = at::autocast::get_autocast_dtype(device_);
   at::autocast::increment_nesting();
   at::autocast::set_autocast_enabled(device_, true);
   at::autocast::set_autocast_dtype(device_, *precision.autocast);
+  if (at::GradMode::is_enabled()) at::autocast::set_autocast_cache_enabled(false);
 }
 
 // The cache holds casts of weights, which the update changes.
@@ -124,6 +128,7 @@ AutocastScope::~AutocastScope() {
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, was_enabled_);
   at::autocast::set_autocast_dtype(device_, former_type_);
+  at::autocast::set_autocast_cache_enabled(had_cache_);
 }
 
 AutocastPause::AutocastPause(Device device)

@@ -9,6 +9,7 @@
 
 #include "kindling/device/device.h"
 #include "kindling/tensors/batch.h"
+#include "nn/wide_sums.h"
 
 namespace torch::nn {
 class Module;
@@ -23,6 +24,7 @@ struct Precision {
   std::optional<at::ScalarType> autocast{};
   bool scales_gradients = false;  // because small ones would underflow
 
+  bool has_16_bits() const { return autocast || weights == at::kBFloat16; }
   static Precision named(const std::string& name);  // one of the choices of TrainerOptions::precision
 };
 
@@ -63,8 +65,11 @@ struct Placement {
   Batch convert(Batch batch) const;
 };
 
-// For its lifetime, operators of this thread on the device compute in the precision's autocast type. For a
-// forward pass and its loss; backward uses the same types by itself.
+// For its lifetime, operators of this thread on the device compute in the precision's autocast type, and sums
+// on the CPU are wide. For a forward pass and its loss; backward uses the same types by itself, but needs
+// WideSums of its own. Where gradients are computed, each use of a weight has a cast of its own: LibTorch's
+// cache of casts would add up the gradients of all uses, such as the time steps of a recurrent layer, in 16
+// bits.
 class AutocastScope {
  public:
   AutocastScope(const Precision& precision, Device device);
@@ -76,7 +81,9 @@ class AutocastScope {
   bool is_on_;
   at::DeviceType device_;
   bool was_enabled_ = false;
+  bool had_cache_ = false;
   at::ScalarType former_type_ = at::kFloat;
+  WideSums wide_sums_;
 };
 
 // Within a scope, for its lifetime: operators compute in the types of their inputs, and cached casts of

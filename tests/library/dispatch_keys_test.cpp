@@ -21,7 +21,8 @@ namespace kindling {
 namespace {
 
 constexpr auto kStepKey = c10::DispatchKey::Fake, kExportKey = c10::DispatchKey::DeferredInit,
-               kBatchNormKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+               kBatchNormKey = c10::DispatchKey::TESTING_ONLY_GenericMode,
+               kWideSumsKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 bool is_taken(c10::DispatchKey key) {
   return c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(key);
@@ -50,6 +51,21 @@ TEST(DispatchKeys, WarnOnceAndRunStepsEagerlyWhereTaken) {
     EXPECT_TRUE(first.weights[i].equal(eager.weights[i])) << "parameter " << i;
     EXPECT_TRUE(second.weights[i].equal(eager.weights[i])) << "parameter " << i;
   }
+}
+
+// Sums are then those of LibTorch.
+TEST(DispatchKeys, WarnOnceWhereSumsStayIn16Bits) {
+  std::string log;
+  configure_log({.level = LogLevel::warning});
+  set_log_observer([&](LogLevel, const std::string& line) { log += line + "\n"; });
+  for (int fit = 0; fit < 2; ++fit) {
+    Digits digits({.batch_size = 32});
+    Trainer({.max_steps = 2, .precision = "bf16-mixed", .step_graph = "off"})
+        .fit(std::make_shared<Mlp>(), digits);
+  }
+  set_log_observer({});
+  EXPECT_EQ(std::ranges::count(log, '\n'), 1) << log;
+  EXPECT_NE(log.find("dispatch key TESTING_ONLY_GenericWrapper"), std::string::npos) << log;
 }
 
 std::string refusal_of(const std::function<void()>& call) {
@@ -97,7 +113,10 @@ TEST(DispatchKeys, SyncBatchNormNamesTheTakenKey) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   using namespace kindling;
-  were_free = !is_taken(kStepKey) && !is_taken(kExportKey) && !is_taken(kBatchNormKey);
-  for (const c10::DispatchKey key : {kStepKey, kExportKey, kBatchNormKey}) take(key);
+  were_free = true;
+  for (const c10::DispatchKey key : {kStepKey, kExportKey, kBatchNormKey, kWideSumsKey}) {
+    were_free = were_free && !is_taken(key);
+    take(key);
+  }
   return RUN_ALL_TESTS();
 }

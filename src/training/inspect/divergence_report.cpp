@@ -169,6 +169,7 @@ std::string DivergenceReport::step_findings(const Batch& batch) {
     if (const std::string part = nonfinite_part(item.value()); !part.empty())
       return "the parameter '" + item.key() + "' already had " + part + " before the step";
   const at::AutoGradMode with_gradients(true);
+  const WideSums wide_sums(context_.needs_wide_sums());
   LossesOfStep losses(state_);
   std::string found;
   {

@@ -90,6 +90,7 @@ AutomaticStep::AutomaticStep(const StepContext& context, std::unique_ptr<BatchGr
 
 StepOutcome AutomaticStep::run(const Batch& batch, WindowPosition at) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
+  const WideSums wide_sums(context_.needs_wide_sums());
   batch_ = &batch;
   if (state_.optimizer->needs_closure()) carried_.emplace(*state_.model);
   if (at.index == 0) {
@@ -115,6 +116,7 @@ StepOutcome AutomaticStep::run(const Batch& batch, WindowPosition at) {
 // Values logged after the last batch have the weight of that batch.
 void AutomaticStep::end_window() {
   const at::AutoGradMode with_gradients(true);
+  const WideSums wide_sums(context_.needs_wide_sums());
   update();
   end_row(state_.log.tag(state_.log.num_rows() - 1).weight);
 }

@@ -8,6 +8,7 @@
 
 #include "device/host_caller.h"
 #include "kindling/base/error.h"
+#include "nn/repeated_uses.h"
 
 namespace kindling {
 namespace {
@@ -85,6 +86,8 @@ void BatchGradients::watch_untrained(const at::Tensor& loss) {
   watched_epoch_ = epoch;
   num_windows_ = 0;
   untrained_.note(loss, *state_.optimizer);
+  if (context_.precision.has_16_bits() && !has_warned_of_uses_)
+    has_warned_of_uses_ = warn_of_repeated_uses(loss, *state_.model);
 }
 
 void BatchGradients::require_scalar(const at::Tensor& loss) const {

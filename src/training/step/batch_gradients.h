@@ -68,6 +68,7 @@ class BatchGradients {
   at::Tensor seed_;  // used without a scaler
   double seed_factor_ = 0;
   UntrainedTensors untrained_;
+  bool has_warned_of_uses_ = false;
   std::int64_t watched_generation_ = -1, watched_epoch_ = -1;  // when the tensors were noted last
   std::int64_t num_windows_ = 0;                               // since then
 };

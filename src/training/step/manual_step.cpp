@@ -12,6 +12,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "nn/named_optimizers.h"
+#include "nn/repeated_uses.h"
 #include "training/parallel/sync_batch_norm.h"
 
 namespace kindling {
@@ -97,6 +98,7 @@ ManualStep::ManualStep(const StepContext& context, std::unique_ptr<OptimizerUpda
 
 StepOutcome ManualStep::run(const Batch& batch, WindowPosition /*at*/) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
+  const WideSums wide_sums(context_.needs_wide_sums());
   update_->begin_updates();
   num_counted_ = batch.num_valid();
   const at::Tensor loss = training_step(batch);
@@ -134,6 +136,8 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   const std::string place = state_.model->name() + "::update(" + text + ")";
   require_one_number(loss, place, "a scalar loss");
   optimizer.zero_grad();
+  if (context_.precision.has_16_bits() && watched_.insert(text).second)
+    warn_of_repeated_uses(loss, *state_.model);
   at::Tensor seed;
   if (state_.scaler) seed = state_.scaler->seed(loss);
   {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "kindling/nn/manual_module.h"
@@ -37,7 +39,8 @@ class ManualStep : public Step, private ManualUpdates {
   const std::shared_ptr<ProcessGroup>
       group_of_norms_;  // nullptr: each rank has its own batch norm statistics
   const std::unique_ptr<OptimizerUpdate> update_;
-  std::int64_t num_counted_ = 0;  // samples of the running step
+  std::int64_t num_counted_ = 0;   // samples of the running step
+  std::set<std::string> watched_;  // optimizers, see warn_of_repeated_uses()
 };
 
 }  // namespace kindling

@@ -25,6 +25,7 @@ struct StepContext {
   EpochClock& clock;
 
   Device device() const { return state.log.device(); }
+  bool needs_wide_sums() const { return device().is_cpu() && precision.has_16_bits(); }
   ProcessGroup* group() const noexcept { return options.process_group.get(); }  // nullptr: a single process
 };
 

@@ -7,6 +7,8 @@
 #include "interop/run/in_python.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/data/data_module.h"
+#include "kindling/interop/exported_module.h"
 #include "kindling/models/lenet.h"
 #include "kindling/models/linear_regression.h"
 #include "kindling/models/mlp.h"
@@ -14,7 +16,9 @@
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/nn/evaluation_guard.h"
+#include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
+#include "kindling/training/trainer.h"
 #include "support/python.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -132,6 +136,43 @@ TEST(ExportProgram, WritesWhatPythonTrains) {
   const std::string log = said_by_script(scratch, "train_exported.py " + scratch.folder().string());
   EXPECT_NE(log.find("resnet ok "), std::string::npos) << log;
   EXPECT_NE(log.find("gpt ok "), std::string::npos) << log;
+}
+
+// The gradient of layer norm's bias for 8,192 rows, the mean of 2·(norm + bias), is 2·bias: LibTorch adds it
+// up in bfloat16 and stops at a small part of it.
+TEST(ExportProgram, AddsUpInFloat32InMixedPrecision) {
+  struct Normed : Module {
+    Normed() {
+      register_module("norm", norm);
+      at::NoGradGuard no_grad;
+      norm->bias.fill_(1);
+    }
+    at::Tensor forward(const at::Tensor& rows) override {
+      return norm->forward(at::linear(rows, at::eye(8)));
+    }
+    torch::nn::LayerNorm norm{torch::nn::LayerNormOptions({8})};
+  };
+  struct Rows : DataModule {
+    Rows() : DataModule({.batch_size = 8192}) {}
+    std::shared_ptr<DataLoader> train_dataloader() override {
+      return train_loader_of({at::randn({8192, 8}), at::zeros({8192, 8})});
+    }
+  };
+  const Scratch scratch;
+  Normed model;
+  export_program(model, {at::randn({6, 8})}, {.path = scratch / "norm.pt2", .train = true});
+  const auto program =
+      std::make_shared<ExportedModule>(ExportedModuleOptions{.file = scratch / "norm.pt2", .loss = "mse"});
+  Rows rows;
+  Trainer({.max_steps = 1,
+           .precision = "bf16-mixed",
+           .optimizer =
+               [](ParameterGroups parameters) {
+                 return std::make_unique<Sgd>(std::move(parameters), SgdOptions{.lr = 1});
+               }})
+      .fit(program, rows);
+  const at::Tensor bias = *state_dict(*program).find("norm.bias");
+  EXPECT_LT((bias - (1 - 2. / 8)).abs().max().item<double>(), 0.01) << bias;
 }
 
 std::string refusal(int kind) {
