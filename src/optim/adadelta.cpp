@@ -7,6 +7,7 @@
 #include <ATen/ops/_foreach_sqrt.h>
 
 #include "kindling/optim/python_optimizer.h"
+#include "optim/exact_products.h"
 
 namespace kindling {
 
@@ -23,7 +24,7 @@ TorchOptions Adadelta::python_options() const { return python_options_of(options
 
 void Adadelta::update_part(const Part& part) {
   const auto square_avgs = part.of(square_avgs_), acc_deltas = part.of(acc_deltas_);
-  at::_foreach_mul_(square_avgs, options_.rho);
+  scale_exactly(square_avgs, options_.rho);
   at::_foreach_addcmul_(square_avgs, part.gradients, part.gradients, 1 - options_.rho);
   const auto roots = at::_foreach_add(square_avgs, options_.eps);
   at::_foreach_sqrt_(roots);
@@ -31,7 +32,7 @@ void Adadelta::update_part(const Part& part) {
   at::_foreach_sqrt_(deltas);
   at::_foreach_div_(deltas, roots);
   at::_foreach_mul_(deltas, part.gradients);
-  at::_foreach_mul_(acc_deltas, options_.rho);
+  scale_exactly(acc_deltas, options_.rho);
   at::_foreach_addcmul_(acc_deltas, deltas, deltas, 1 - options_.rho);
   part.descend(deltas);
 }

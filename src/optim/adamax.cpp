@@ -6,10 +6,10 @@
 #include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/_foreach_maximum.h>
-#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/pow.h>
 
 #include "kindling/optim/python_optimizer.h"
+#include "optim/exact_products.h"
 
 namespace kindling {
 
@@ -28,7 +28,7 @@ TorchOptions Adamax::python_options() const { return python_options_of(options_)
 void Adamax::update_part(const Part& part) {
   const auto exp_avgs = part.of(exp_avgs_), exp_infs = part.of(exp_infs_);
   at::_foreach_lerp_(exp_avgs, part.gradients, 1 - momentum());
-  at::_foreach_mul_(exp_infs, options_.betas[1]);
+  scale_exactly(exp_infs, options_.betas[1]);
   const auto sizes = at::_foreach_abs(part.gradients);
   at::_foreach_add_(sizes, options_.eps);
   at::_foreach_maximum_(exp_infs, sizes);

@@ -6,8 +6,10 @@
 #include <ATen/ops/_foreach_neg.h>
 #include <ATen/ops/_foreach_sub.h>
 
+#include <algorithm>
 #include <numeric>
 
+#include "optim/exact_products.h"
 #include "optim/state_starts.h"
 
 namespace kindling {
@@ -93,10 +95,10 @@ void ForeachOptimizer::Part::descend(at::TensorList updates, const at::Tensor& f
 }
 
 void ForeachOptimizer::Part::decay() const {
-  if (lr.tensor.defined())
-    at::_foreach_mul_(parameters, typed(1 - lr.tensor.to(at::kDouble) * weight_decay));
-  else
-    at::_foreach_mul_(parameters, 1 - lr.number * weight_decay);
+  if (!lr.tensor.defined()) return scale_exactly(parameters, 1 - lr.number * weight_decay);
+  const at::Tensor factor = 1 - lr.tensor.to(at::kDouble) * weight_decay;
+  if (std::ranges::none_of(parameters, is_of_16_bits)) return at::_foreach_mul_(parameters, typed(factor));
+  for (const at::Tensor& parameter : parameters) parameter.copy_(parameter.to(at::kDouble).mul_(factor));
 }
 
 }  // namespace kindling

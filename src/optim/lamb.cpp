@@ -13,6 +13,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 
+#include "optim/exact_products.h"
+
 namespace kindling {
 
 Lamb::Lamb(ParameterGroups parameters, LambOptions options)
@@ -29,7 +31,7 @@ void Lamb::update_part(const Part& part) {
   const double beta2 = options_.betas[1];
   const auto exp_avgs = part.of(exp_avgs_), exp_avg_sqs = part.of(exp_avg_sqs_);
   at::_foreach_lerp_(exp_avgs, part.gradients, 1 - momentum());
-  at::_foreach_mul_(exp_avg_sqs, beta2);
+  scale_exactly(exp_avg_sqs, beta2);
   at::_foreach_addcmul_(exp_avg_sqs, part.gradients, part.gradients, 1 - beta2);
 
   const auto denominators = at::_foreach_div(exp_avg_sqs, part.typed(1 - at::pow(beta2, part.step)));

@@ -4,6 +4,8 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sign.h>
 
+#include "optim/exact_products.h"
+
 namespace kindling {
 
 Lion::Lion(ParameterGroups parameters, LionOptions options)
@@ -21,7 +23,7 @@ void Lion::update_part(const Part& part) {
   const auto updates = at::_foreach_mul(exp_avgs, momentum());
   at::_foreach_add_(updates, part.gradients, 1 - momentum());
   part.descend(at::_foreach_sign(updates));
-  at::_foreach_mul_(exp_avgs, options_.betas[1]);
+  scale_exactly(exp_avgs, options_.betas[1]);
   at::_foreach_add_(exp_avgs, part.gradients, 1 - options_.betas[1]);
 }
 

@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "kindling/optim/python_optimizer.h"
+#include "optim/exact_products.h"
 
 namespace kindling {
 
@@ -42,7 +43,7 @@ void RAdam::update_part(const Part& part) {
   const double beta2 = options_.betas[1];
   const auto exp_avgs = part.of(exp_avgs_), exp_avg_sqs = part.of(exp_avg_sqs_);
   at::_foreach_lerp_(exp_avgs, part.gradients, 1 - momentum());
-  at::_foreach_mul_(exp_avg_sqs, beta2);
+  scale_exactly(exp_avg_sqs, beta2);
   at::_foreach_addcmul_(exp_avg_sqs, part.gradients, part.gradients, 1 - beta2);
 
   // m·(r / (√v + eps)), or m if r is 0, which only the device knows.

@@ -5,10 +5,10 @@
 #include <ATen/ops/_foreach_addcmul.h>
 #include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_lerp.h>
-#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sqrt.h>
 
 #include "kindling/optim/python_optimizer.h"
+#include "optim/exact_products.h"
 #include "optim/foreach_copies.h"
 #include "optim/state_starts.h"
 
@@ -32,7 +32,7 @@ TorchOptions RmsProp::python_options() const { return python_options_of(options_
 
 void RmsProp::update_part(const Part& part) {
   const auto square_avgs = part.of(square_avgs_);
-  at::_foreach_mul_(square_avgs, options_.alpha);
+  scale_exactly(square_avgs, options_.alpha);
   at::_foreach_addcmul_(square_avgs, part.gradients, part.gradients, 1 - options_.alpha);
   std::vector<at::Tensor> denominators;
   if (options_.centered) {
@@ -46,7 +46,7 @@ void RmsProp::update_part(const Part& part) {
   at::_foreach_add_(denominators, options_.eps);
   if (momentum() == 0) return part.descend(at::_foreach_div(part.gradients, denominators));
   const auto buffers = part.of(momentum_buffers_);
-  at::_foreach_mul_(buffers, momentum());
+  scale_exactly(buffers, momentum());
   at::_foreach_addcdiv_(buffers, part.gradients, denominators);
   part.descend(part.lr.tensor.defined() ? foreach_copies(buffers) : buffers);
 }

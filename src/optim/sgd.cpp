@@ -11,6 +11,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/optim/python_optimizer.h"
+#include "optim/exact_products.h"
 #include "optim/state_starts.h"
 
 namespace kindling {
@@ -132,10 +133,12 @@ void Sgd::apply_singly(const Update& update, at::TensorList buffers, bool first)
     if (update.weight_decay != 0) direction = direction.add(parameter, update.weight_decay);
     if (!buffers.empty()) {
       const at::Tensor& buffer = buffers[i];
-      if (first)
+      if (first) {
         buffer.copy_(direction);
-      else
-        buffer.mul_(momentum()).add_(direction, 1 - options_.dampening);
+      } else {
+        scale_exactly(buffer, momentum());
+        buffer.add_(direction, 1 - options_.dampening);
+      }
       direction = options_.nesterov ? direction.add(buffer, momentum()) : buffer;
     }
     parameter.add_(direction, -lr);
