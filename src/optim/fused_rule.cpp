@@ -8,6 +8,7 @@
 namespace kindling {
 
 bool is_fused_rule(const Optimizer& optimizer) {
+  if (optimizer.has_master_weights()) return false;
   const std::type_info& rule = typeid(optimizer);
   return rule == typeid(Adam) || rule == typeid(AdamW) || rule == typeid(Sgd);
 }

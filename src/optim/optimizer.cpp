@@ -17,6 +17,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "optim/distinct_parameters.h"
+#include "optim/exact_products.h"
 #include "optim/foreach_copies.h"
 #include "optim/laid_as.h"
 
@@ -142,6 +143,7 @@ void Optimizer::step(const StepOptions& options) {
   if (gradients_.empty()) return;
   check(options);
   const at::NoGradGuard no_grad;
+  if (masters_ != nullptr) start_masters();
   start_state();
   if (handles_step_options()) {
     lay_as_parameters();
@@ -181,7 +183,50 @@ void Optimizer::start_state() {
   for (State& state : states_) {
     if (!state.start) continue;
     for (const std::size_t i : active_)
-      if (!state.tensors[i].defined()) state.tensors[i] = state.start(parameters_[i].detach());
+      if (!state.tensors[i].defined())
+        state.tensors[i] = state.start(masters_ != nullptr ? updated_[i] : parameters_[i].detach());
+  }
+}
+
+// The rule's own state starts from the masters, in their type, so they come first.
+void Optimizer::use_master_weights() {
+  if (!is_per_parameter())
+    throw ConfigError({.place = "master_weights",
+                       .found = "this optimizer does not support float32 copies of its weights",
+                       .wanted = "a rule whose is_per_parameter() is true",
+                       .remedy = "master_weights = false, or precision = \"bf16-mixed\""});
+  if (masters_ != nullptr) return;
+  const Start start = [](const at::Tensor& parameter) {
+    return is_of_16_bits(parameter) ? parameter.to(at::kFloat) : at::Tensor();
+  };
+  masters_ =
+      &states_.emplace_front(State{"master_weight", start, std::vector<at::Tensor>(parameters_.size())})
+           .tensors;
+  updated_.resize(parameters_.size());
+  rounded_versions_.resize(parameters_.size());
+}
+
+// A version that has changed may mean other values: those that are not the rounded master replace it.
+void Optimizer::start_masters() {
+  const Start& start = states_.front().start;
+  for (std::size_t k = 0; k < active_.size(); ++k) {
+    const std::size_t i = active_[k];
+    const at::Tensor parameter = parameters_[i].detach();
+    at::Tensor& master = (*masters_)[i];
+    if (!master.defined())
+      master = start(parameter);
+    else if (parameter._version() != rounded_versions_[i])
+      master.copy_(at::where(master.to(parameter.scalar_type()).eq(parameter), master, parameter));
+    updated_[i] = master.defined() ? master : parameter;
+    if (master.defined()) gradients_[k] = gradients_[k].to(at::kFloat);
+  }
+}
+
+void Optimizer::round_masters(std::span<const std::size_t> updated) {
+  for (const std::size_t i : updated) {
+    if (!(*masters_)[i].defined()) continue;
+    parameters_[i].copy_((*masters_)[i]);
+    rounded_versions_[i] = parameters_[i]._version();
   }
 }
 
@@ -195,6 +240,7 @@ void Optimizer::lay_as_parameters() {
     gradients_[k] = laid_as(parameter, gradients_[k]);
     for (State& state : states_)
       if (state.tensors[i].defined()) state.tensors[i] = laid_as(parameter, state.tensors[i]);
+    if (masters_ != nullptr && (*masters_)[i].defined()) updated_[i] = (*masters_)[i];
   }
 }
 
@@ -221,8 +267,9 @@ void Optimizer::update_groups(const StepOptions& options) {
                 .lr = {rates_[group].number, rate_for(parameters_[active_[first]], rates_[group].tensor)},
                 .weight_decay = weight_decays_[group],
                 .options = options};
-    part.parameters = active_of(parameters_, part, chosen_);
+    part.parameters = active_of(masters_ != nullptr ? updated_ : parameters_, part, chosen_);
     update(part);
+    if (masters_ != nullptr) round_masters(part.active);
     // Not every fused operator bumps the version: a graph that needs the former values must detect the write.
     for (const at::Tensor& parameter : part.parameters) parameter.unsafeGetTensorImpl()->bump_version();
     first = end;

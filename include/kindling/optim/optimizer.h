@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -66,6 +67,13 @@ class KINDLING_API Optimizer {
   bool has_momentum() const noexcept { return momentum_.has_value(); }
   double momentum() const;
   void set_momentum(double momentum);
+
+  // Keeps a float32 copy of each bfloat16 or float16 parameter (its state `master_weight`), from its first
+  // gradient on. The rule then updates these copies with float32 gradients and state, and each parameter is
+  // its copy, rounded. Values that are written to a parameter between two steps replace those of the copy.
+  // Call it before the first step and before a state is loaded. Throws ConfigError unless is_per_parameter().
+  void use_master_weights();
+  bool has_master_weights() const noexcept { return masters_ != nullptr; }
 
   // Sets missing names of parameters to those of the same tensors in the model.
   void take_names(const torch::nn::Module& model);
@@ -143,6 +151,8 @@ class KINDLING_API Optimizer {
   void check(const StepOptions& options) const;
   void start_state();
   void lay_as_parameters();
+  void start_masters();
+  void round_masters(std::span<const std::size_t> updated);
   void update_groups(const StepOptions& options);
   std::vector<at::Tensor*> touched();
   std::string misfits(const StateDict& saved) const;
@@ -156,6 +166,9 @@ class KINDLING_API Optimizer {
   std::deque<State> states_;
   std::vector<at::Tensor> gradients_, chosen_;
   std::vector<std::size_t> active_;
+  std::vector<at::Tensor>* masters_ = nullptr;   // a list of the state; undefined: the parameter is updated
+  std::vector<at::Tensor> updated_;              // each parameter, or its master
+  std::vector<std::uint32_t> rounded_versions_;  // of parameters whose values are those of their master
 };
 
 }  // namespace kindling

@@ -49,6 +49,9 @@ struct TrainerOptions {
   // "bf16-true" convert the model and the floating-point tensors of batches. "16-mixed" scales gradients and
   // skips steps in which they overflow.
   std::string precision = "32-true";
+  // With "bf16-true": the optimizer updates float32 copies of the weights, which are part of its state, and
+  // the weights are the rounded copies. Small updates are not lost then (docs/guides/precision.md).
+  bool master_weights = false;
   // "highest", "high" or "medium": precision of float32 matmuls (docs/guides/precision.md); absent:
   // LibTorch's setting.
   std::optional<std::string> float32_matmul_precision{};

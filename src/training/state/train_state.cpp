@@ -261,6 +261,7 @@ Optimizer& TrainState::require_optimizer() {
   else if (!(optimizer = model->configure_optimizers()))
     optimizer = std::make_unique<Adam>(ParameterGroups(*model));
   optimizer->take_names(*model);
+  if (options_.master_weights) optimizer->use_master_weights();
   ++optimizer_generation_;
   return *optimizer;
 }
@@ -268,6 +269,8 @@ Optimizer& TrainState::require_optimizer() {
 Optimizer& TrainState::require_optimizer(std::string_view name) {
   if (optimizers.empty()) {
     optimizers = make_named_optimizers(*model);
+    if (options_.master_weights)
+      for (const auto& [each, one] : optimizers) one->use_master_weights();
     ++optimizer_generation_;
   }
   return optimizer_named(optimizers, name);

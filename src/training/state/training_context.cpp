@@ -125,6 +125,14 @@ void require_few_threads(const TrainerOptions& options) {
                      .wanted = "at most " + std::to_string(kMaxOperatorThreads) + ", one per core at best"});
 }
 
+void require_master_weights_fit(const TrainerOptions& options) {
+  if (!options.master_weights || options.precision == "bf16-true") return;
+  throw ConfigError({.place = "trainer.master_weights",
+                     .found = "true with precision = \"" + options.precision + "\"",
+                     .wanted = "precision = \"bf16-true\"",
+                     .remedy = "leave it out: the weights of other precisions are not rounded to 16 bits"});
+}
+
 // Returns the effective options: with fast_dev_run applied, and without a group of a single process.
 TrainerOptions resolved(TrainerOptions options) {
   require_matching_libtorch();
@@ -135,6 +143,7 @@ TrainerOptions resolved(TrainerOptions options) {
   require_processes(options);
   require_shards_fit(options, options.process_group ? options.process_group->size() : 1);
   require_few_threads(options);
+  require_master_weights_fit(options);
   return with_fast_dev_run(std::move(options));
 }
 

@@ -179,6 +179,7 @@ TEST(ShardedOptimizerState, SkipsStepsAndAveragesAsWithoutSharding) {
           options.shard_optimizer_state = is_sharded;
           options.on_nonfinite = "skip";
           options.precision = precision;
+          options.master_weights = options.precision == "bf16-true";
           options.callbacks = {std::make_shared<ExponentialMovingAverage>()};
         },
         [&] {
@@ -190,7 +191,7 @@ TEST(ShardedOptimizerState, SkipsStepsAndAveragesAsWithoutSharding) {
     expect_replicas(runs);
     return runs[0];
   };
-  for (const char* precision : {"32-true", "16-mixed", "64-true"}) {
+  for (const char* precision : {"32-true", "16-mixed", "64-true", "bf16-true"}) {
     SCOPED_TRACE(precision);
     expect_same(fit(true, precision), fit(false, precision));
   }

@@ -276,6 +276,45 @@ TEST_P(PrecisionOf, ResumesBitIdenticallyWithItsScale) {
   }
 }
 
+TEST_P(PrecisionOf, ResumesBitIdenticallyWithMasterWeights) {
+  for (const std::string rule : {"adamw", "sgd"}) {
+    const auto made = [&] {
+      ResumedFit fit(rule, num_gpus_wanted());
+      fit.options.precision = "bf16-true";
+      fit.options.master_weights = true;
+      fit.options.max_epochs = 2;
+      return fit;
+    };
+    const Scratch scratch(memory_folder());
+    ResumedFit whole = made();
+    whole.fit();
+    std::size_t num_masters = 0;
+    for (const auto& [name, tensor] : whole.end.tensors) {
+      if (!name.ends_with(".master_weight")) continue;
+      ++num_masters;
+      EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
+      EXPECT_FALSE(same(tensor.cpu(), tensor.cpu().to(at::kBFloat16).to(at::kFloat))) << name;
+    }
+    EXPECT_EQ(num_masters, 6u);
+    for (const std::int64_t step : {1, 11}) {
+      ResumedFit stopped = made(), rest = made();
+      stopped.meddler->stop_at = step;
+      stopped.fit();
+      save_checkpoint(stopped.end, scratch / "file");
+      rest.fit(scratch / "file");
+      expect_same_state(rest.end, whole.end, rule + ", step " + std::to_string(step));
+    }
+  }
+}
+
+TEST(PrecisionOptions, AllowMasterWeightsForBfloat16Only) {
+  const std::string text =
+      error_text<ConfigError>([] { Trainer({.max_epochs = 1, .master_weights = true}); });
+  EXPECT_NE(text.find("trainer.master_weights: true with precision = \"32-true\""), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("expected: precision = \"bf16-true\""), std::string::npos) << text;
+}
+
 // On the CPU and on a GPU alike; the default dtype of the other tests would make it a run in float32.
 TEST_P(PrecisionOf, MixedTrainsAsWellAsFullPrecision) {
   const auto accuracy = [&](const std::string& precision) {
