@@ -79,4 +79,11 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
   write_file_atomically(path, std::span(&bytes, 1));
 }
 
+void make_file_durable(const std::filesystem::path& path) {
+  const FileDescriptor file(path, O_RDONLY | O_NOFOLLOW);
+  if (!file.ok() && errno == ENOENT) return;
+  if (const int code = file.ok() ? sync_to_disk(file.get()) : errno) fail_on_file(path, "sync", code);
+  sync_folder(folder_of(path));
+}
+
 }  // namespace kindling

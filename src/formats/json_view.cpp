@@ -77,6 +77,11 @@ void JsonView::refuse(const std::string& found, const std::string& wanted, const
 }
 
 nlohmann::json parse_json(const std::string& text, const std::string& place) {
+  // The parser takes a zero byte for the end of its input.
+  if (const std::size_t zero = text.find('\0'); zero != std::string::npos)
+    throw CheckpointError({.place = place + ", byte " + std::to_string(zero + 1),
+                           .found = "the byte is 0, which JSON does not have",
+                           .remedy = "the file is damaged: copy it again, or save it again"});
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {

@@ -207,12 +207,13 @@ std::string RunFiles::name() const {
   return (path.parent_path().filename() / path.filename()).string();
 }
 
-RunFiles read_run_files(const fs::path& folder) {
-  RunFiles files{.folder = folder,
-                 .summary = values_of(text_or_empty(folder / "run.json")),
-                 .config = text_or_empty(folder / "config.toml"),
-                 .commands = lines_of(text_or_empty(folder / "command.txt")),
-                 .layers = layers_of(text_or_empty(folder / "model.csv"))};
+RunFiles read_run_files(const fs::path& folder, std::string_view summary) {
+  RunFiles files{
+      .folder = folder,
+      .summary = values_of(summary.empty() ? text_or_empty(folder / "run.json") : std::string(summary)),
+      .config = text_or_empty(folder / "config.toml"),
+      .commands = lines_of(text_or_empty(folder / "command.txt")),
+      .layers = layers_of(text_or_empty(folder / "model.csv"))};
   if (files.commands.size() > kMostCommands)
     files.commands.erase(files.commands.begin(),
                          files.commands.end() - static_cast<std::ptrdiff_t>(kMostCommands));

@@ -44,8 +44,9 @@ struct KINDLING_API RunFiles {
 // Returns the keys and values that a line of command.txt sets: "trainer.max_epochs=3", "--seed 1".
 std::vector<std::pair<std::string, std::string>> overrides_of(std::string_view command);
 
-// Reads the files. Never throws for their contents.
-KINDLING_API RunFiles read_run_files(const std::filesystem::path& folder);
+// Reads the files. Never throws for their contents. `summary` replaces the text of run.json unless it is
+// empty.
+KINDLING_API RunFiles read_run_files(const std::filesystem::path& folder, std::string_view summary = {});
 
 // Writes model.csv atomically. Throws Error.
 void write_layers(const std::filesystem::path& folder, const std::vector<std::vector<std::string>>& layers);

@@ -13,6 +13,7 @@
 #include "base/folder.h"
 #include "base/joined.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/base/text.h"
 #include "kindling/config/document.h"
 #include "kindling/loggers/csv_logger.h"
@@ -221,8 +222,22 @@ void FitFolder::append_command(const std::string& line) const {
   if (lock_) AppendFile(file("command.txt")).append(line + "\n");
 }
 
+std::string FitFolder::summary_text(const RunSummary& summary) const { return run_json(summary, start_); }
+
 void FitFolder::write_summary(const RunSummary& summary) const {
-  if (lock_) write_file_atomically(file("run.json"), run_json(summary, start_));
+  if (lock_) write_file_atomically(file("run.json"), summary_text(summary));
+}
+
+void FitFolder::make_durable() const try {
+  if (!lock_) return;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("log.") || name == "command.txt" || name.starts_with("events.out.tfevents."))
+      make_file_durable(entry.path());
+  }
+} catch (const std::exception& error) {
+  log_warning(std::string("a power loss may cost the end of the run's files: ") + error.what());
 }
 
 }  // namespace kindling

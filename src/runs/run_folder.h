@@ -58,8 +58,12 @@ class KINDLING_API FitFolder {
   // Takes the directory's lock again if its file has been removed, which is logged. Throws Error if another
   // process has taken it in the meantime.
   void renew_lock();
+  // Returns the text of run.json.
+  std::string summary_text(const RunSummary& summary) const;
   // Rewrites run.json.
   void write_summary(const RunSummary& summary) const;
+  // Makes the files that grow during a run survive a power loss. Logs what cannot be made durable.
+  void make_durable() const;
 
  private:
   explicit FitFolder(RunClaim claim);

@@ -58,14 +58,16 @@ void RunReport::finish() {
   if (options_.is_final_at_finish) write_final();
 }
 
-void RunReport::write_final() { try_to_draw(/*is_final=*/true); }
+void RunReport::write_final(std::string_view summary) { try_to_draw(/*is_final=*/true, summary); }
 
-void RunReport::try_to_draw(bool is_final) try { draw(is_final); } catch (const std::exception& error) {
+void RunReport::try_to_draw(bool is_final, std::string_view summary) try {
+  draw(is_final, summary);
+} catch (const std::exception& error) {
   if (!std::exchange(has_failed_, true))
     log_warning(std::string("the run's report cannot be written: ") + error.what());
 }
 
-void RunReport::draw(bool is_final) {
+void RunReport::draw(bool is_final, std::string_view summary) {
   if (options_.svg) {
     const std::array all{LabelledMetrics{"", &metrics_}};
     const auto charts = charts_of_run(metrics_, metric_names(all, /*of_machine=*/false));
@@ -80,7 +82,7 @@ void RunReport::draw(bool is_final) {
                             .monitor = options_.monitor,
                             .higher_is_better = options_.higher_is_better};
   write_file_atomically(folder_ / "report.html",
-                        to_html(page_of_run(read_run_files(folder_), metrics_, page)));
+                        to_html(page_of_run(read_run_files(folder_, summary), metrics_, page)));
 }
 
 }  // namespace kindling

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -32,14 +33,14 @@ class KINDLING_API RunReport : public Logger {
   // Reads the earlier records. The logger of metrics.jsonl has cut them back before.
   void resume_at(const Progress& at) override;
   void finish() override;
-  // Draws the run for the last time, as its run.json describes it.
-  void write_final();
+  // Draws the run for the last time. `summary`: the text that run.json will get; empty: it has it already.
+  void write_final(std::string_view summary = {});
 
   const RunMetrics& metrics() const noexcept { return metrics_; }
 
  private:
-  void draw(bool is_final);
-  void try_to_draw(bool is_final);
+  void draw(bool is_final, std::string_view summary);
+  void try_to_draw(bool is_final, std::string_view summary = {});
 
   std::filesystem::path folder_;
   RunReportOptions options_;

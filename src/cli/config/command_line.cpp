@@ -32,18 +32,34 @@ std::string_view override_key(std::string_view word) {
   return is_key ? key : std::string_view{};
 }
 
+// True for a word that has a '=' but names a file or a run: Lightning's epoch=3-val_loss=0.25.ckpt, a run in
+// lr=0.1/. A key has no '/'.
+bool is_path_with_sign(const std::string& word) {
+  if (word.substr(0, word.find('=')).find('/') != std::string::npos) return true;
+  std::error_code ignored;
+  const auto exists = [&](const std::filesystem::path& path) {
+    return !path.empty() &&
+           (std::filesystem::exists(path, ignored) || std::filesystem::exists("runs" / path, ignored));
+  };
+  return exists(word) || exists(word.substr(0, word.rfind(':')));  // RUN:last
+}
+
 // Removes the overrides from the words and leaves the rest for the parser.
 std::vector<std::string> take_overrides(const std::vector<std::string>& words,
                                         std::vector<std::string>& overrides) {
-  // The name of a run may contain a '=', and a refused name of a project; these take no config.
-  constexpr std::array<std::string_view, 6> kWithoutConfig{"plot", "runs", "new",
-                                                           "list", "help", "completion"};
+  // These take no config, and the names of their files, runs and projects may contain a '='.
+  constexpr std::array<std::string_view, 9> kWithoutConfig{"plot",       "runs",   "new",    "list", "help",
+                                                           "completion", "export", "import", "diff"};
   if (!words.empty() &&
       std::find(kWithoutConfig.begin(), kWithoutConfig.end(), words[0]) != kWithoutConfig.end())
     return words;
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
+    if (word == "--") {
+      rest.insert(rest.end(), words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
+      break;
+    }
     if (i > 0 && word.starts_with('=') && !words[i - 1].starts_with('-')) {
       const std::string key = words[i - 1], value = word.size() > 1        ? word.substr(1)
                                                     : i + 1 < words.size() ? words[i + 1]
@@ -67,7 +83,7 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
         throw ConfigError(
             {.place = "command line", .found = "'" + word + "' has no value", .wanted = word + " VALUE"});
       overrides.push_back(std::string(key) + "=" + words[++i]);
-    } else if (!word.starts_with("-") && word.find('=') != std::string::npos) {
+    } else if (!word.starts_with("-") && word.find('=') != std::string::npos && !is_path_with_sign(word)) {
       overrides.push_back(word);
     } else {
       rest.push_back(word);

@@ -256,8 +256,10 @@ class FitRun {
     summary_.status = "failed";
     summary_.global_step = keeper_->failed_step().value_or(summary_.global_step);
     try {
-      write_results();
-      if (report_) report_->write_final();
+      take_results();
+      if (report_) report_->write_final(folder_.summary_text(summary_));
+      folder_.make_durable();
+      write_summary();
     } catch (const std::exception& error) {  // the first error is the one to report
       log_error(std::string("while handling an error of the fit: ") + error.what());
     }
@@ -287,12 +289,14 @@ class FitRun {
     summary_.reason = reason_name(result.reason);
     summary_.global_step = result.progress.global_step;
     report_removed_files();
-    write_results();
+    take_results();
     if (report_) {
-      report_->write_final();
+      report_->write_final(folder_.summary_text(summary_));
       screen_->show_curves(report_->metrics());
     }
     if (is_first(in_.group)) screen_->show_end(result, best_saved_text());
+    folder_.make_durable();
+    write_summary();  // last: a run that is finished has all of its files
     // A signal may have reached only one rank. No rank exits before rank 0 has written everything.
     const int signal_code = largest(in_.group, in_.signals.exit_code());
     if (result.status == FitStatus::diverged) return finish(kDivergedCode);
@@ -316,7 +320,8 @@ class FitRun {
     if (!stop.stop_requested()) return true;
     summary_.status = kStatusTexts[static_cast<std::size_t>(FitStatus::stopped)];
     summary_.reason = reason_name(stop.reason());
-    write_results();
+    take_results();
+    write_summary();
     return false;
   }
 
@@ -397,15 +402,20 @@ class FitRun {
   }
 
   void write_summary() {
+    take_machine();
+    folder_.write_summary(summary_);
+  }
+
+  void take_machine() {
     const HostInfo host = host_info();
     summary_.cpu_model = host.cpu_model;
     summary_.num_threads = host.num_threads;
     summary_.libtorch_version = TORCH_VERSION;
-    folder_.write_summary(summary_);
   }
 
   // After the fit, or once it has stopped.
-  void write_results() {
+  void take_results() {
+    take_machine();
     summary_.metrics = screen_->metrics();
     if (const auto& best = screen_->best_value()) {
       summary_.best_name = screen_->monitored();
@@ -424,7 +434,6 @@ class FitRun {
       summary_.best_checkpoint_step = info.global_step;
       summary_.best_checkpoint_value = info.monitored_value;
     }
-    write_summary();
   }
 
   // Describes the checkpoint that --weights RUN uses if it is not that of the best epoch; else empty.

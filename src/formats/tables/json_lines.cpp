@@ -135,9 +135,15 @@ class JsonLinesParser {
   }
 
  private:
+  // The parser takes a zero byte for the end of its input.
   void take_line(std::string_view line) {
     line_text_ = line;
     is_in_object_ = has_key_ = false;
+    if (const std::size_t zero = line.find('\0'); zero != std::string_view::npos)
+      throw RowError({.place = row_text(),
+                      .found = "byte " + std::to_string(zero + 1) + " of the line is 0",
+                      .wanted = kJsonObject,
+                      .remedy = "the file is damaged there: write it again"});
     nlohmann::json::sax_parse(line.begin(), line.end(), this);
   }
 

@@ -31,6 +31,29 @@ std::vector<std::string> shared_names(const kindling_cli11::App& command) {
   return shared;
 }
 
+// Lightning's default name of a checkpoint, a folder of a sweep.
+TEST(CommandLine, TakesPathsWithASignForPaths) {
+  const Scratch scratch;
+  const std::string file = scratch / "epoch=3-val_loss=0.25.ckpt";
+  write_text(file, "");
+  const std::filesystem::path former = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.folder());
+  std::filesystem::create_directories("lr=0.1/0001");
+  for (const std::string& word :
+       std::vector<std::string>{"epoch=3-val_loss=0.25.ckpt", "./epoch=3-val_loss=0.25.ckpt", file,
+                                "lr=0.1/0001", "lr=0.1/0001:last"}) {
+    EXPECT_EQ(parse({"predict", word, "data.batch_size=3"}).evaluation.run, word);
+    EXPECT_EQ(parse({"predict", word, "data.batch_size=3"}).overrides,
+              std::vector<std::string>{"data.batch_size=3"});
+    EXPECT_EQ(parse({"import", word, "a=b.pt"}).conversion.in, word);
+    EXPECT_EQ(parse({"export", word, "a=b.pt"}).conversion.out, "a=b.pt");
+    EXPECT_EQ(parse({"diff", word, "x=y"}).diff.b, "x=y");
+  }
+  EXPECT_EQ(parse({"predict", "--", "trainer.x=1"}).evaluation.run, "trainer.x=1");
+  EXPECT_EQ(parse({"fit", "lr=0.2"}).overrides, std::vector<std::string>{"lr=0.2"});  // there is no such path
+  std::filesystem::current_path(former);
+}
+
 // CLI11 refuses it from version 2.4 on; Debian 12 has 2.1.
 TEST(CommandLine, NamesNoArgumentAsAnOption) {
   kindling_cli11::App app;

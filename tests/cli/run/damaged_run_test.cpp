@@ -309,6 +309,33 @@ TEST_F(DamagedRun, LeavesNoTemporaryFiles) {
   EXPECT_TRUE(fs::exists(scratch_ / ".other.safetensors.tmp.4194305"));
 }
 
+// The states in which a kill between the last step and the exit can leave a run: run.json is written last.
+TEST_F(DamagedRun, HasAllFilesAfterAKillAtItsEndAndAResume) {
+  ASSERT_EQ(fit().exit_code, 0);
+  EXPECT_NE(text_of(run_ / "report.html").find("finished"), std::string::npos);
+  const auto weights = load_state_file(run_ / "weights.safetensors");
+  const auto records = records_of(run_).size();
+  const std::string csv = text_of(run_ / "metrics.csv"), layers = text_of(run_ / "model.csv");
+  std::vector<fs::path> lost;
+  for (const char* name : {"run.json", "report.html", "model.csv", "curves.svg", "weights.safetensors"}) {
+    lost.push_back(run_ / name);
+    for (const fs::path& file : lost) fs::remove(file);
+    nlohmann::json before{{"status", "running"}};
+    write_text(run_ / "run.json", before.dump());
+    const ProgramRun resumed = resume();
+    ASSERT_EQ(resumed.exit_code, 0) << name << ": " << resumed.err;
+    EXPECT_EQ(summary()["status"], "finished") << name;
+    EXPECT_NE(text_of(run_ / "report.html").find("finished"), std::string::npos) << name;
+    EXPECT_TRUE(fs::exists(run_ / "curves.svg")) << name;
+    EXPECT_EQ(text_of(run_ / "model.csv"), layers) << name;
+    EXPECT_EQ(text_of(run_ / "metrics.csv"), csv) << name;
+    EXPECT_EQ(records_of(run_).size(), records) << name;
+    const auto now = load_state_file(run_ / "weights.safetensors");
+    for (const auto& [tensor, value] : weights.tensors) EXPECT_TRUE(now.find(tensor)->equal(value)) << tensor;
+  }
+  EXPECT_NE(resume().out.find("is finished"), std::string::npos);
+}
+
 // Its lines of steps belong to what was lost.
 TEST_F(DamagedRun, StartsAgainInTheFolderOfARunThatWasKilledEarly) {
   fs::create_directories(run_);

@@ -127,6 +127,16 @@ TEST(JsonLines, RefuseLinesThatAreNotObjects) {
             "{\"rooms\": 3, \"city\": \"Bern\"}");
 }
 
+// The parser of JSON ends there, and would leave out the rows behind it.
+TEST(JsonLines, RefuseAZeroByte) {
+  using namespace std::string_literals;
+  EXPECT_EQ(json_lines_error("{\"a\": 1}\n{\"a\": 2}\0{\"a\": 3}\n"s),
+            "t.jsonl, row 2 (line 2): byte 9 of the line is 0"s + kExpectedObject +
+                "the file is damaged there: write it again");
+  EXPECT_NE(json_lines_error("{\"a\": 1}\n\0\0\0"s).find("line 2): byte 1 of the line is 0"),
+            std::string::npos);
+}
+
 TEST(JsonLines, RefuseBrokenValuesByTheirKey) {
   const std::string place = "t.jsonl, row 2 (line 2), column 'b': ";
   EXPECT_EQ(
