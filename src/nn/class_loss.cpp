@@ -70,9 +70,8 @@ at::Tensor cast_for(std::vector<at::Tensor>& casts, const at::Tensor& numbers, c
   return casts.emplace_back(numbers.to(outputs.options().dtype(dtype).requires_grad(false)));
 }
 
-at::Tensor number_of_rows(const at::Tensor& outputs) {
-  const auto rows = static_cast<double>(outputs.numel() / std::max<std::int64_t>(outputs.size(1), 1));
-  return at::full({}, rows, outputs.options().dtype(at::kFloat).requires_grad(false));
+at::Tensor number_of(const at::Tensor& outputs, std::int64_t number) {
+  return at::full({}, static_cast<double>(number), outputs.options().dtype(at::kFloat).requires_grad(false));
 }
 
 }  // namespace
@@ -138,7 +137,9 @@ WeightedLoss ClassLoss::of_probabilities(const at::Tensor& outputs, const at::Te
                                          const at::Tensor& weights) {
   const double smoothing = options_.label_smoothing;
   const bool is_over_samples = outputs.dim() == 2 && !weights.defined();
-  const at::Tensor weight = is_over_samples ? at::Tensor() : number_of_rows(outputs);
+  const at::Tensor weight =
+      is_over_samples ? at::Tensor()
+                      : number_of(outputs, outputs.numel() / std::max<std::int64_t>(outputs.size(1), 1));
   if (options_.focal_gamma == 0)
     return {at::cross_entropy_loss(outputs, labels, weights.defined() ? std::optional(weights) : std::nullopt,
                                    at::Reduction::Mean, kIgnoredLabel, smoothing),
@@ -167,16 +168,21 @@ WeightedLoss ClassLoss::of_each_class(const std::string& place, const at::Tensor
                          .wanted = "one number, or " + std::to_string(num_classes) + ", one per class"});
     pos_weight = by_class(cast_for(cast_pos_weights_, pos_weight_, outputs), outputs);
   }
-  at::Tensor numbers = labels.to(outputs.scalar_type());
+  // Labels between 0 and 1 must not be rounded to 16 bits.
+  const bool is_wide = options_.focal_gamma > 0 || options_.ignore_index ||
+                       at::autocast::is_autocast_enabled(outputs.device().type()) ||
+                       (labels.is_floating_point() && labels.scalar_type() != outputs.scalar_type());
+  const at::Tensor logits = is_wide ? at_least_float(outputs) : outputs;
+  at::Tensor numbers = labels.to(logits.scalar_type());
+  const at::Tensor weight = outputs.dim() > 2 ? number_of(outputs, outputs.numel()) : at::Tensor();
   if (options_.focal_gamma == 0 && !options_.ignore_index)
-    return {at::binary_cross_entropy_with_logits(outputs, numbers, {}, pos_weight, at::Reduction::Mean), {}};
+    return {at::binary_cross_entropy_with_logits(logits, numbers, {}, pos_weight, at::Reduction::Mean),
+            weight};
   at::Tensor counts;
   if (options_.ignore_index) {
     counts = labels.ne(*options_.ignore_index);
     numbers = numbers.masked_fill(counts.logical_not(), 0);
   }
-  const at::Tensor logits = at_least_float(outputs);
-  numbers = numbers.to(logits.scalar_type());
   at::Tensor losses =
       at::binary_cross_entropy_with_logits(logits, numbers, {}, pos_weight, at::Reduction::None);
   if (options_.focal_gamma > 0) {
@@ -184,7 +190,7 @@ WeightedLoss ClassLoss::of_each_class(const std::string& place, const at::Tensor
     const at::Tensor missed = p + numbers - 2 * p * numbers;  // 1 − the probability of the label
     losses = losses * missed.clamp_min(1e-30).pow(options_.focal_gamma);
   }
-  return counts.defined() ? masked_mean(losses, counts) : WeightedLoss{losses.mean(), {}};
+  return counts.defined() ? masked_mean(losses, counts) : WeightedLoss{losses.mean(), weight};
 }
 
 at::Tensor ClassLoss::weights_for(const std::string& place, const at::Tensor& outputs) {

@@ -1,9 +1,12 @@
 #include "kindling/nn/classifier.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
@@ -14,15 +17,17 @@ namespace kindling {
 namespace {
 
 [[noreturn]] void refuse_label(const Classifier& model, std::int64_t label, const at::Tensor& outputs) {
-  const std::int64_t num_classes = outputs.size(1);
-  std::throw_with_nested(DataError(
-      {.place = model.name() + "::loss",
-       .found = "a label of the data is " + std::to_string(label) + ", and the outputs have " +
-                std::to_string(num_classes) + " classes, " + type_text(outputs),
-       .wanted = "labels from 0 to " + std::to_string(num_classes - 1) + ", or -100, which is ignored",
-       .remedy = label < 0 ? "correct the labels"
-                           : "set num_classes (model.num_classes) to " + std::to_string(label + 1) +
-                                 " or more, or correct the labels"}));
+  const std::int64_t num_classes = outputs.size(1),
+                     ignored = model.loss_options().ignore_index.value_or(-100);
+  std::throw_with_nested(
+      DataError({.place = model.name() + "::loss",
+                 .found = "a label of the data is " + std::to_string(label) + ", and the outputs have " +
+                          std::to_string(num_classes) + " classes, " + type_text(outputs),
+                 .wanted = "labels from 0 to " + std::to_string(num_classes - 1) + ", or " +
+                           std::to_string(ignored) + ", which is ignored",
+                 .remedy = label < 0 ? "correct the labels"
+                                     : "set num_classes (model.num_classes) to " + std::to_string(label + 1) +
+                                           " or more, or correct the labels"}));
 }
 
 }  // namespace
@@ -48,6 +53,7 @@ at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels)
 void Classifier::set_loss_options(const ClassLossOptions& options) {
   ClassLossModel::set_loss_options(options);
   changed();
+  if (dynamic_cast<const Accuracy*>(metric_of("val_acc").get()) == nullptr) return;  // of the user's own
   add_metric("acc", std::make_shared<Accuracy>(AccuracyOptions{.ignore_index = options.ignore_index,
                                                                .multi_label = options.multi_label}));
 }
@@ -58,7 +64,14 @@ void Classifier::set_class_weights(const at::Tensor& weights) {
 }
 
 at::Tensor Classifier::accuracy(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return kindling::accuracy(outputs, labels);
+  const at::NoGradGuard no_grad;
+  const auto& [ignored, multi_label] = std::pair(loss_options().ignore_index, loss_options().multi_label);
+  if (multi_label) {
+    const at::Tensor is_right = outputs.gt(0).eq(labels.gt(0.5));
+    const at::Tensor counts = ignored ? labels.ne(*ignored) : at::ones_like(is_right);
+    return is_right.logical_and(counts).sum().to(at::kFloat).div(counts.sum());
+  }
+  return kindling::accuracy(outputs, ignored ? labels.masked_fill(labels.eq(*ignored), -100) : labels);
 }
 
 std::vector<LayerRow> Classifier::layer_summary(at::IntArrayRef input_shape) {

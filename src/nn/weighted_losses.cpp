@@ -98,7 +98,9 @@ at::Tensor log_probabilities_of(const at::Tensor& logits) {
 
 at::Tensor focal_terms(const at::Tensor& log_probabilities, double gamma) {
   constexpr double kLeast = 1e-30;  // the derivative of a power below 1 is infinite at 0
-  return log_probabilities * log_probabilities.expm1().neg().clamp_min(kLeast).pow(gamma);
+  constexpr double kMost = 1e30;    // a class that is excluded by a logit of -inf has no gradient
+  const at::Tensor terms = at_least_float(log_probabilities).clamp_min(-kMost);
+  return terms * terms.expm1().neg().clamp_min(kLeast).pow(gamma);
 }
 
 WeightedLoss masked_mean(const at::Tensor& losses, const at::Tensor& counts) {

@@ -161,7 +161,7 @@ c10::IValue converted(const c10::IValue& value, at::ScalarType from, at::ScalarT
 template <Condition adds_many>
 void compute_in_float(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard not_here(kWideKey);
-  const std::size_t count = op.schema().arguments().size();
+  const std::size_t count = op.schema().arguments().size(), num_results = op.schema().returns().size();
   const Arguments given(&*(stack->end() - static_cast<std::ptrdiff_t>(count)), count);
   const auto type = narrow_type(given);
   if (!type || !adds_many(op, given)) return op.callBoxed(stack);
@@ -173,7 +173,8 @@ void compute_in_float(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (written.defined())
     stack->back() = written.copy_(stack->back().toTensor());
   else
-    for (c10::IValue& result : *stack) result = converted(result, at::kFloat, *type);
+    for (c10::IValue& result : Arguments(stack->data() + (stack->size() - num_results), num_results))
+      result = converted(result, at::kFloat, *type);
 }
 
 template <Condition adds_many>

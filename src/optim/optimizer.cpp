@@ -204,6 +204,12 @@ void Optimizer::use_master_weights() {
            .tensors;
   updated_.resize(parameters_.size());
   rounded_versions_.resize(parameters_.size());
+  // State that has been loaded before belongs to the parameters; now it belongs to their masters.
+  for (State& state : states_)
+    for (std::size_t i = 0; i < state.tensors.size(); ++i)
+      if (at::Tensor& tensor = state.tensors[i];
+          tensor.defined() && is_of_16_bits(parameters_[i]) && is_of_16_bits(tensor))
+        tensor = tensor.to(at::kFloat);
 }
 
 // A version that has changed may mean other values: those that are not the rounded master replace it.

@@ -49,7 +49,7 @@ std::string text_of_option(const OptionValueOfPython& option) {
 // The options of one of the optimizer's groups, with its own weight decay.
 TorchOptions options_of_group(const Optimizer& optimizer, std::size_t group) {
   TorchOptions options = optimizer.python_options();
-  if (options.contains("weight_decay")) options["weight_decay"] = optimizer.weight_decay(group);
+  if (options.contains("weight_decay")) options["weight_decay"] = *optimizer.groups()[group].weight_decay;
   return options;
 }
 

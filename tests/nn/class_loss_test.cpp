@@ -6,6 +6,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "kindling/base/error.h"
@@ -143,6 +144,27 @@ TEST(ClassLoss, IsAMeanOverEachClassWithSeveralLabels) {
                                                    labels.flatten().slice(0, 0, 5).to(at::kDouble))
                   .item<double>(),
               1e-14);
+}
+
+// PyTorch's autocast computes these losses in float32.
+TEST(ClassLoss, DoesNotRoundLabelsBetweenZeroAndOne) {
+  const at::Tensor logits = at::full({1, 1}, 3, at::kBFloat16), labels = at::full({1, 1}, 0.95F);
+  ClassLoss loss = loss_with({.multi_label = true});
+  EXPECT_NEAR(loss("test", logits, labels).loss.item<double>(),
+              at::binary_cross_entropy_with_logits(logits.to(at::kFloat), labels).item<double>(), 1e-6);
+}
+
+TEST(ClassLoss, GivesExcludedClassesNoFocalGradient) {
+  const at::Tensor logits = at::tensor({1.f, 2.f, -std::numeric_limits<float>::infinity()}).view({1, 3});
+  const at::Tensor gradient = of(loss_with({.focal_gamma = 2}), logits, at::zeros({1}, at::kLong)).gradient;
+  EXPECT_TRUE(gradient.isfinite().all().item<bool>()) << gradient;
+  EXPECT_EQ(gradient[0][2].item<double>(), 0);
+}
+
+TEST(ClassLoss, WeighsSeveralLabelsOfManyPositionsByTheirNumber) {
+  ClassLoss loss = loss_with({.multi_label = true});
+  EXPECT_EQ(loss("test", at::zeros({4, 3, 2, 5}), at::zeros({4, 3, 2, 5})).weight.item<double>(), 120);
+  EXPECT_FALSE(loss("test", at::zeros({4, 3}), at::zeros({4, 3})).weight.defined());
 }
 
 TEST(ClassLoss, RefusesOptionsThatContradictEachOther) {

@@ -91,8 +91,8 @@ class KINDLING_API ClassLossModel {
  public:
   virtual ~ClassLossModel() = default;
 
-  // Throws ConfigError, also for options that the model's loss does not have. A change
-  // during a fit counts from the next step on.
+  // Throws ConfigError, also for options that the model's loss does not have. During a
+  // fit only label_smoothing, focal_gamma and pos_weight may change; they count from the next step on.
   virtual void set_loss_options(const ClassLossOptions& options);
   const ClassLossOptions& loss_options() const noexcept { return class_loss_.options(); }
 

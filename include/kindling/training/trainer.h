@@ -115,7 +115,8 @@ class KINDLING_API Trainer {
   // evaluation mode back to training mode.
   void train_step(const Batch& batch);
   // Scales the model's gradients so that their total norm is at most gradient_clip_val, as train_step() does.
-  // Returns the norm before clipping, a scalar on the device (undefined without gradients).
+  // Returns the norm before clipping, a scalar on the device (undefined without gradients). With the
+  // gradient_clip_algorithm "value" limits each number instead, and returns an undefined tensor.
   at::Tensor clip_gradients(double gradient_clip_val, Module& model) const;
   // Logs a value in addition to those of the model, before the train_step() that it belongs to. Values
   // logged after the last step of an epoch form a separate row, weighted like the last batch unless a

@@ -60,8 +60,9 @@ std::string class_loss_warning(const FitParts& fit) {
   const auto* const model = dynamic_cast<const ClassLossModel*>(fit.trial.model.get());
   if (model == nullptr || !fit.trial.has_trained) return "";
   const std::string name = fit.trial.model->name();
+  const bool is_classifier = dynamic_cast<const Classifier*>(fit.trial.model.get()) != nullptr;
   if (const std::string key = changed_loss_option(fit.config.class_loss);
-      !key.empty() && !model->has_used_loss_options())
+      is_classifier && !key.empty() && !model->has_used_loss_options())
     return "model." + key + ": the step of " + name + " has a custom loss, which does not use it";
   if (!model->class_weights().defined()) return "";
   if (!model->has_used_class_weights())

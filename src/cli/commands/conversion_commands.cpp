@@ -118,6 +118,7 @@ std::unique_ptr<Optimizer> optimizer_of(const SavedRun& training, Module& model)
   std::unique_ptr<Optimizer> optimizer = make ? make(ParameterGroups(model)) : model.configure_optimizers();
   if (!optimizer) optimizer = std::make_unique<Adam>(ParameterGroups(model));
   optimizer->take_names(model);
+  if (training.config->trainer_options().master_weights) optimizer->use_master_weights();
   constexpr std::string_view kPart = "optimizer.";
   StateDict state = renamed(load_checkpoint(training.file), {.prefix = std::string(kPart)});
   std::map<std::string, std::string> texts;

@@ -34,12 +34,12 @@ std::string_view override_key(std::string_view word) {
 
 // True for a word that has a '=' but names a file or a run: Lightning's epoch=3-val_loss=0.25.ckpt, a run in
 // lr=0.1/. A key has no '/'.
-bool is_path_with_sign(const std::string& word) {
+bool is_path_with_sign(const std::string& word, bool may_be_run) {
   if (word.substr(0, word.find('=')).find('/') != std::string::npos) return true;
   std::error_code ignored;
   const auto exists = [&](const std::filesystem::path& path) {
-    return !path.empty() &&
-           (std::filesystem::exists(path, ignored) || std::filesystem::exists("runs" / path, ignored));
+    return !path.empty() && (std::filesystem::exists(path, ignored) ||
+                             (may_be_run && std::filesystem::exists("runs" / path, ignored)));
   };
   return exists(word) || exists(word.substr(0, word.rfind(':')));  // RUN:last
 }
@@ -53,6 +53,7 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
   if (!words.empty() &&
       std::find(kWithoutConfig.begin(), kWithoutConfig.end(), words[0]) != kWithoutConfig.end())
     return words;
+  const bool takes_run = !words.empty() && words[0] != "fit" && words[0] != "sweep";
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -83,7 +84,8 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
         throw ConfigError(
             {.place = "command line", .found = "'" + word + "' has no value", .wanted = word + " VALUE"});
       overrides.push_back(std::string(key) + "=" + words[++i]);
-    } else if (!word.starts_with("-") && word.find('=') != std::string::npos && !is_path_with_sign(word)) {
+    } else if (!word.starts_with("-") && word.find('=') != std::string::npos &&
+               !is_path_with_sign(word, takes_run)) {
       overrides.push_back(word);
     } else {
       rest.push_back(word);

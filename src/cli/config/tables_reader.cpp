@@ -36,18 +36,22 @@ void check_model(const ModelOptions& model, ConfigReader& reader) {
                  "'model.class_weights' and 'model.balanced_class_weights' are both set: remove one of them");
 }
 
-// A metric counts the labels as the loss does, unless its table says otherwise.
-void give_loss_options(const OptionSet& metric, const ClassLossOptions& loss) {
+// A metric counts the labels as the loss does, unless its table says otherwise. Returns false if it cannot
+// skip the labels that the loss skips.
+bool give_loss_options(const OptionSet& metric, const ClassLossOptions& loss) {
+  bool skips = !loss.ignore_index;
   for (const OptionRef& option : metric.refs()) {
     if (bool* const* flag = std::get_if<bool*>(&option.value);
         flag != nullptr && option.name == "multi_label")
       **flag = loss.multi_label;
     if (option.name != "ignore_index" || !loss.ignore_index) continue;
+    skips = true;
     if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.value))
       **number = *loss.ignore_index;
     using Optional = std::optional<std::int64_t>*;
     if (const Optional* number = std::get_if<Optional>(&option.value)) **number = loss.ignore_index;
   }
+  return skips;
 }
 
 std::string without_digits(std::string name) {
@@ -228,7 +232,11 @@ class TablesReader {
                       "unknown name '" + listed + "' in 'model.metrics'", names);
       name.name = listed;
       if (!maker) continue;
-      give_loss_options(maker->options(), tables_.class_loss);
+      if (!give_loss_options(maker->options(), tables_.class_loss))
+        reader_.error(
+            "model.metrics[" + std::to_string(i) + "]",
+            "'model.metrics': '" + listed +
+                "' would count the labels that 'model.ignore_index' skips: " + "remove one of them");
       table(path, {OptionSet::of(name), maker->options()});
     }
   }

@@ -255,7 +255,10 @@ void give_class_weights(const ConfigTables& config, Module& model, DataModule& d
             : at::tensor(weights, at::kDouble));
   } catch (const ConfigError& error) {
     ErrorParts parts = error.parts();
-    if (!parts.place.starts_with(kClassWeights)) parts.place = kClassWeights;
+    if (parts.place == "label_smoothing")
+      parts.place = "model.label_smoothing";
+    else
+      parts.place = kClassWeights;
     throw ConfigError(std::move(parts));
   }
 }

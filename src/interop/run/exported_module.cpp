@@ -57,6 +57,8 @@ const torch::nn::Module* layer_in(const torch::nn::Module& model, const std::str
   return at;
 }
 
+constexpr const char* kLossOfEachClass = "bce_with_logits";
+
 bool is_classification_loss(const std::string& loss) { return loss == "cross_entropy" || loss == "nll"; }
 
 // Moves the classes of outputs from the last dimension, as in sequence models, to the second: [batch, time,
@@ -137,6 +139,7 @@ ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::mo
                                     error.what_without_backtrace()});
   }
   if (is_classification_loss(options_.loss)) add_metric("acc", std::make_shared<Accuracy>());
+  if (options_.loss == kLossOfEachClass) class_loss_.set_options({.multi_label = true});
 }
 
 ExportedModule::~ExportedModule() = default;
@@ -202,12 +205,12 @@ at::Tensor ExportedModule::loss(const at::Tensor& outputs, const at::Tensor& lab
       keep_num_labels(wanted, loss.weight);
     return loss.weight.defined() ? weighted(loss) : loss.loss;
   }
-  if (!labels.is_floating_point() || outputs.sizes() != labels.sizes())
-    refuse_numbers_as_labels(outputs, labels);
-  if (name == "bce_with_logits") {
+  if (name == kLossOfEachClass) {
     const WeightedLoss loss = class_loss_(kHere, outputs, labels);
     return loss.weight.defined() ? weighted(loss) : loss.loss;
   }
+  if (!labels.is_floating_point() || outputs.sizes() != labels.sizes())
+    refuse_numbers_as_labels(outputs, labels);
   const std::optional<std::int64_t> ignored = loss_options().ignore_index;
   if (!ignored) return regression_loss(name, outputs, labels, at::Reduction::Mean);
   const at::Tensor counts = labels.ne(*ignored);
@@ -217,7 +220,7 @@ at::Tensor ExportedModule::loss(const at::Tensor& outputs, const at::Tensor& lab
 
 void ExportedModule::set_loss_options(const ClassLossOptions& options) {
   const bool is_of_classes = is_classification_loss(options_.loss),
-             is_of_each = options_.loss == "bce_with_logits";
+             is_of_each = options_.loss == kLossOfEachClass;
   ClassLossOptions own = options;
   own.multi_label = is_of_each;
   const std::pair<const char*, bool> refused[] = {

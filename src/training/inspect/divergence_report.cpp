@@ -73,6 +73,7 @@ class LossesOfStep : public ManualUpdates {
 };
 
 constexpr const char* kInBatch = " of its batch has ";
+constexpr const char* kInLabels = ", the last of its batch, has ";  // which need not count
 
 void add_sentence(std::string& text, const std::string& sentence) {
   if (!text.empty() && !sentence.empty()) text += "; ";
@@ -87,10 +88,14 @@ void DivergenceReport::report(const RowTag& step, std::int64_t num_batches, cons
   reason_ = source != nullptr ? gathered_findings(step, num_batches, *source)
                               : "its batch is unknown, because it came from a custom training loop";
   log_error("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
-            " on, so training stops. Findings for this step: " + reason_ + ". " +
-            (reason_.find(kInBatch) != std::string::npos
-                 ? "Correct these samples; on_nonfinite = \"skip\" trains without their steps"
-                 : "A smaller learning rate or gradient_clip_val may help"));
+            " on, so training stops. Findings for this step: " + reason_ + ". " + advice());
+}
+
+std::string DivergenceReport::advice() const {
+  const std::string correct = "Correct these samples; on_nonfinite = \"skip\" trains without their steps",
+                    train_slower = "A smaller learning rate or gradient_clip_val may help";
+  if (reason_.find(kInBatch) != std::string::npos) return correct;
+  return reason_.find(kInLabels) != std::string::npos ? correct + ". " + train_slower : train_slower;
 }
 
 // Each rank checks its own batch, and ranks with a finding save theirs. If no rank finds anything, any batch
@@ -107,7 +112,7 @@ std::string DivergenceReport::gathered_findings(const RowTag& step, std::int64_t
   if (!own.found.empty()) add_sentence(own.found, save(own));
   const std::string place = "batch " + std::to_string(own.step.batch) + " (counted from 0)";
   if (group == nullptr)
-    return own.found.find(kInBatch) == std::string::npos
+    return own.found.find(kInBatch) == std::string::npos && own.found.find(kInLabels) == std::string::npos
                ? own.found
                : place + " of epoch " + std::to_string(state_.progress.epoch + 1) + ": " + own.found;
   if (!own.found.empty())
@@ -151,9 +156,11 @@ void DivergenceReport::replay(Replayed& replayed, std::int64_t num_batches, cons
 // is not finite, too.
 std::string DivergenceReport::findings_of(const Batch& batch) {
   std::string found;
-  for (std::size_t i = 0; i < batch.tensors().size(); ++i)
+  const std::size_t num_tensors = batch.tensors().size();
+  for (std::size_t i = 0; i < num_tensors; ++i)
     if (const std::string part = nonfinite_part(batch.tensors()[i]); !part.empty())
-      add_sentence(found, "tensor " + std::to_string(i) + kInBatch + part);
+      add_sentence(found, "tensor " + std::to_string(i) +
+                              (i > 0 && i + 1 == num_tensors ? kInLabels : kInBatch) + part);
   if (!is_protected()) {
     add_sentence(found, "the step cannot be re-run, because the optimizer does not respect found_inf");
     return found;
@@ -179,7 +186,7 @@ std::string DivergenceReport::step_findings(const Batch& batch) {
     state_.model->take_loss_weight();
     losses.end(state_.model->training_step(batch));
     if (const at::Tensor weight = state_.model->take_loss_weight();
-        weight.defined() && weight.numel() == 1 && weight.item<double>() == 0)
+        state_.optimizer && weight.defined() && weight.numel() == 1 && weight.item<double>() == 0)
       return {};  // no label counts: the batch contributes nothing
     for (const std::string& finding : watch.findings()) add_sentence(found, finding);
   }
@@ -199,7 +206,9 @@ std::string DivergenceReport::gradient_finding(Optimizer& optimizer) const {
   for (const auto& item : state_.model->named_parameters())
     if (const std::string part = nonfinite_part(item.value().grad()); !part.empty())
       found = "the loss is finite, but the gradient of '" + item.key() + "' has " + part;
-  if (!found.empty() || context_.options.gradient_clip_val == 0) return found;
+  if (!found.empty() || context_.options.gradient_clip_val == 0 ||
+      context_.options.gradient_clip_algorithm != "norm")
+    return found;
   const at::Tensor norm = clip_grad_norm(optimizer.gradients(), context_.options.gradient_clip_val);
   return nonfinite_part(norm).empty() ? "" : "each gradient is finite, but their total norm is not";
 }

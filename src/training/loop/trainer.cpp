@@ -181,7 +181,9 @@ at::Tensor Trainer::clip_gradients(double gradient_clip_val, Module& model) cons
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& parameter : std::vector<at::Tensor>(ParameterGroups(model)))
       if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-    return clip_grad_norm(gradients, gradient_clip_val);
+    if (options().gradient_clip_algorithm == "norm") return clip_grad_norm(gradients, gradient_clip_val);
+    clip_grad_value(gradients, gradient_clip_val);
+    return at::Tensor();
   });
 }
 

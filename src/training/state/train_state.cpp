@@ -268,12 +268,16 @@ Optimizer& TrainState::require_optimizer() {
 
 Optimizer& TrainState::require_optimizer(std::string_view name) {
   if (optimizers.empty()) {
-    optimizers = make_named_optimizers(*model);
-    if (options_.master_weights)
-      for (const auto& [each, one] : optimizers) one->use_master_weights();
+    make_optimizers();
     ++optimizer_generation_;
   }
   return optimizer_named(optimizers, name);
+}
+
+void TrainState::make_optimizers() {
+  optimizers = make_named_optimizers(*model);
+  if (!options_.master_weights) return;
+  for (const auto& [name, one] : optimizers) one->use_master_weights();
 }
 
 double TrainState::lr() const {
@@ -316,7 +320,7 @@ void TrainState::load_optimizers(const StateDict& state) {
   std::set<std::string> names;
   for (const auto& [name, value] : saved_named.metadata) names.insert(name.substr(0, name.find('.')));
   if (!names.empty()) {
-    if (is_manual) optimizers = make_named_optimizers(*model);
+    if (is_manual) make_optimizers();
     if (list_of_names(optimizers) != list_of_names(names))
       throw CheckpointError({.place = "the saved optimizers",
                              .found = list_of_names(names),

@@ -82,6 +82,7 @@ class TrainState {
   friend void require_loadable(const StateDict&, std::shared_ptr<Module>, const TrainerOptions&, std::size_t);
   void save_optimizers(StateDict& state);
   void save_optimizer(const Optimizer& one, const std::string& prefix, StateDict& state);
+  void make_optimizers();  // the named ones
   void load_optimizers(const StateDict& state);
   ProcessGroup* optimizer_shards() const;  // nullptr: optimizer state is not sharded
 

@@ -11,8 +11,11 @@
 #include "kindling/models/mlp.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/lazy_linear.h"
+#include "kindling/nn/manual_module.h"
 #include "kindling/optim/adam.h"
+#include "kindling/optim/sgd.h"
 #include "kindling/tensors/checkpoint_file.h"
+#include "kindling/training/model_checkpoint.h"
 #include "support/device_under_test.h"
 #include "support/log_lines.h"
 #include "support/scratch.h"
@@ -305,6 +308,45 @@ TEST_P(PrecisionOf, ResumesBitIdenticallyWithMasterWeights) {
       expect_same_state(rest.end, whole.end, rule + ", step " + std::to_string(step));
     }
   }
+}
+
+// A model that updates its own optimizer.
+class ManualSlope : public ManualModule {
+ public:
+  ManualSlope() : weight(register_parameter("weight", at::zeros({1}))) {}
+  at::Tensor forward(const at::Tensor& x) override { return weight * x; }
+  at::Tensor training_step(const Batch& batch) override {
+    const at::Tensor loss = at::mse_loss(forward(batch[0]), batch.labels());
+    update("all", loss);
+    return loss;
+  }
+  NamedOptimizers configure_named_optimizers() override {
+    NamedOptimizers optimizers;
+    optimizers["all"] =
+        std::make_unique<Sgd>(ParameterGroups(*this), SgdOptions{.lr = 1e-4, .momentum = 0.9});
+    return optimizers;
+  }
+  at::Tensor weight;
+};
+
+TEST(MasterWeights, OfAManualModuleAreResumed) {
+  const Scratch scratch;
+  std::filesystem::path saved;
+  const auto fitted = [&](std::int64_t epochs, const std::string& folder, const FitOptions& options) {
+    const auto checkpoint =
+        std::make_shared<ModelCheckpoint>(ModelCheckpointOptions{.dirpath = scratch / folder});
+    TensorData data = ramp(16, 0, 4);
+    const auto model = std::make_shared<ManualSlope>();
+    Trainer(
+        {.max_epochs = epochs, .precision = "bf16-true", .master_weights = true, .callbacks = {checkpoint}})
+        .fit(model, data, options);
+    saved = checkpoint->last();
+    return model->weight.detach().clone();
+  };
+  const at::Tensor whole = fitted(4, "whole", {});
+  fitted(2, "parts", {});
+  const std::filesystem::path half = saved;
+  EXPECT_TRUE(same(fitted(4, "parts", {.resume = half}), whole));
 }
 
 TEST(PrecisionOptions, AllowMasterWeightsForBfloat16Only) {
