@@ -4,6 +4,7 @@
 #include <ATen/ops/where.h>
 
 #include <cmath>
+#include <limits>
 
 #include "kindling/base/error.h"
 #include "metrics/class_answers.h"
@@ -46,12 +47,26 @@ constexpr std::int64_t kNoClass = -100;
        .remedy = "if each class has a yes or no of its own (multi-label), set multi_label = true"});
 }
 
+constexpr std::int64_t kNoPrediction = std::numeric_limits<std::int64_t>::min();  // equals no label
+
+// The class with the largest output, the first of equal ones; kNoPrediction where an output, and so the
+// largest one, is NaN.
+at::Tensor classes_or_none(const at::Tensor& outputs) {
+  const auto [largest, at] = outputs.max(1);
+  return at.masked_fill(largest.isnan(), kNoPrediction);
+}
+
 // Returns the number of right answers; NaN if labels of the outputs' shape are not probabilities.
-at::Tensor num_right_answers(const at::Tensor& outputs, const at::Tensor& labels) {
-  if (are_class_numbers(outputs, labels)) return outputs.argmax(1).eq(labels).sum();
-  if (!are_class_probabilities(outputs, labels)) refuse_class_labels("accuracy", outputs, labels);
-  const at::Tensor num_right = outputs.argmax(1).eq(labels.argmax(1)).sum();
+at::Tensor num_right_answers(const at::Tensor& predicted, const at::Tensor& outputs,
+                             const at::Tensor& labels) {
+  if (are_class_numbers(outputs, labels)) return predicted.eq(labels).sum();
+  const at::Tensor num_right = predicted.eq(labels.argmax(1)).sum();
   return num_right.to(at::kFloat).masked_fill_(add_up_to_one(labels).all().logical_not_(), std::nan(""));
+}
+
+void require_class_labels(const at::Tensor& outputs, const at::Tensor& labels) {
+  if (!are_class_numbers(outputs, labels) && !are_class_probabilities(outputs, labels))
+    refuse_class_labels("accuracy", outputs, labels);
 }
 
 bool are_integral_class_numbers(const at::Tensor& outputs, const at::Tensor& labels) {
@@ -68,7 +83,8 @@ std::int64_t num_answers_of(const at::Tensor& outputs) {
 
 at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
-  const at::Tensor num_right = num_right_answers(outputs, labels).to(at::kFloat);
+  require_class_labels(outputs, labels);
+  const at::Tensor num_right = num_right_answers(classes_or_none(outputs), outputs, labels).to(at::kFloat);
   return are_integral_class_numbers(outputs, labels) ? num_right.div(labels.ne(kNoClass).sum())
                                                      : num_right.div(num_answers_of(outputs));
 }
@@ -76,8 +92,15 @@ at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) {
 Accuracy::Accuracy(AccuracyOptions options) : options_(options) { validate(options_, "Accuracy"); }
 
 at::Tensor Accuracy::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return options_.ignore_index || options_.multi_label ? Metric::update(outputs, labels)
-                                                       : num_right_answers(outputs, labels);
+  if (options_.ignore_index || options_.multi_label) return Metric::update(outputs, labels);
+  require_class_labels(outputs, labels);
+  return num_right_answers(classes_or_none(outputs), outputs, labels);
+}
+
+at::Tensor Accuracy::update_without_nan(const at::Tensor& outputs, const at::Tensor& labels) const {
+  if (options_.ignore_index || options_.multi_label) return Metric::update(outputs, labels);
+  require_class_labels(outputs, labels);
+  return num_right_answers(outputs.argmax(1), outputs, labels);
 }
 
 std::optional<std::int64_t> Accuracy::num_answers(const at::Tensor& outputs, const at::Tensor&) const {
@@ -91,6 +114,10 @@ at::Tensor Accuracy::num_counted(const at::Tensor& outputs, const at::Tensor& la
   if (options_.ignore_index || options_.multi_label || !are_integral_class_numbers(outputs, labels))
     return {};
   return num_labels.defined() ? num_labels : labels.ne(kNoClass).sum();
+}
+
+at::Tensor Accuracy::num_without_class(const at::Tensor& outputs, const at::Tensor&) const {
+  return num_nan_rows(outputs);
 }
 
 // The cells: wrong, correct, ignored, not a class.

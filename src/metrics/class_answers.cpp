@@ -48,7 +48,14 @@ at::Tensor add_up_to_one(const at::Tensor& probabilities) {
 }
 
 at::Tensor ClassAnswers::predicted() const {
-  return scores.dim() == 1 ? scores.gt(0).to(at::kLong) : scores.argmax(1);
+  if (scores.dim() == 1) return scores.gt(0).to(at::kLong).masked_fill_(scores.isnan(), num_classes);
+  const auto [largest, at] = scores.max(1);  // NaN if any score is
+  return at.masked_fill(largest.isnan(), num_classes);
+}
+
+at::Tensor num_nan_rows(const at::Tensor& outputs) {
+  const at::Tensor largest = outputs.dim() < 2 || outputs.size(1) == 1 ? outputs : outputs.amax(1);
+  return largest.ne(largest).sum();
 }
 
 ClassAnswers class_answers(const char* place, const at::Tensor& outputs, const at::Tensor& labels,

@@ -14,8 +14,12 @@ struct ClassAnswers {
   at::Tensor weights;  // float64 [n], or undefined
   bool are_probabilities = false;  // the labels were given as probabilities
 
-  at::Tensor predicted() const;  // int64 [n]
+  // int64 [n]: the class of the largest score, the first of equal ones; num_classes if a score is NaN.
+  at::Tensor predicted() const;
 };
+
+// [batch, classes, …] or [batch] → the number of rows without a class, one number on the same device.
+at::Tensor num_nan_rows(const at::Tensor& outputs);
 
 // outputs: logits [batch, classes, …], or one logit per label (label 1 where it is positive), [batch] or
 // [batch, 1, …]. labels: class numbers [batch, …] of an integral type (0 and 1 may be floating-point), or

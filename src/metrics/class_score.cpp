@@ -112,6 +112,10 @@ at::Tensor ClassScore::update_weighted(const at::Tensor& outputs, const at::Tens
                    answers.weights.defined() ? answers.weights.repeat({3}) : at::Tensor());
 }
 
+at::Tensor ClassScore::num_without_class(const at::Tensor& outputs, const at::Tensor&) const {
+  return num_nan_rows(outputs);
+}
+
 double ClassScore::compute(std::span<const double> sums, double) const {
   const auto counts = class_counts(sums, options_);
   if (total(counts).labels == 0 && !options_.multi_label) return std::numeric_limits<double>::quiet_NaN();

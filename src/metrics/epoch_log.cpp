@@ -243,8 +243,9 @@ std::int64_t EpochLog::rows_on_host() {
 }
 
 void EpochLog::move_to_host() {
-  const bool has_new_sums =
-      std::any_of(sums_.begin(), sums_.end(), [](const Sums& sums) { return !sums.on_host.defined(); });
+  const bool has_new_sums = std::any_of(sums_.begin(), sums_.end(), [](const Sums& sums) {
+    return !sums.keeps_samples && !sums.on_host.defined();
+  });
   if (rows_on_host() == num_rows_ && !has_new_sums) return;
   if (preview_) {
     preview_->done.synchronize();
@@ -259,7 +260,8 @@ void EpochLog::move_to_host() {
 void EpochLog::move_values_and_sums() {
   const at::NoGradGuard no_grad;
   if (device_.is_cpu()) {
-    for (Sums& sums : sums_) sums.on_host = sums.on_device;
+    for (Sums& sums : sums_)
+      if (!sums.keeps_samples) sums.on_host = sums.on_device;
     return;
   }
   prepare_mirror();
@@ -267,17 +269,19 @@ void EpochLog::move_values_and_sums() {
   const at::Tensor values = values_.narrow(0, values_arrived_, count),
                    there = mirror_.narrow(0, values_arrived_, count);
   std::int64_t bytes = size_of_floats(count);
-  if (sums_.empty()) {
+  if (std::ranges::all_of(sums_, &Sums::keeps_samples)) {
     there.copy_(values);
     return count_copy_to_host(bytes, /*waits=*/true);
   }
   std::vector<at::Tensor> parts{values.view(at::kByte)};
-  for (const Sums& sums : sums_) parts.push_back(sums.on_device.flatten().view(at::kByte));
+  for (const Sums& sums : sums_)
+    if (!sums.keeps_samples) parts.push_back(sums.on_device.flatten().view(at::kByte));
   const at::Tensor together = at::cat(parts).cpu();
   count_copy_to_host(together.numel(), /*waits=*/true);
   if (count > 0)
     std::memcpy(there.mutable_data_ptr(), together.const_data_ptr(), static_cast<std::size_t>(bytes));
   for (Sums& sums : sums_) {
+    if (sums.keeps_samples) continue;
     sums.on_host = at::empty(sums.on_device.sizes(), at::kDouble);
     std::memcpy(sums.on_host.mutable_data_ptr(), together.const_data_ptr<std::uint8_t>() + bytes,
                 sums.on_host.nbytes());

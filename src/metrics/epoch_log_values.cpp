@@ -1,4 +1,6 @@
 // Reading a log on the host, and saving it.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
@@ -8,6 +10,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
+#include "kindling/device/transfer_counts.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/tensors/move.h"
 #include "metrics/epoch_log_sums.h"
@@ -52,6 +55,18 @@ std::span<const Number> numbers_of(const StateDict& state, const std::string& na
                    .found = "it is " + number_text(weight) + " in a batch",
                    .wanted = "a number, at least 0",
                    .remedy = "it is the number, or the sum of weights, that the value is a mean over"});
+}
+
+// Returns the sums of several metrics one after the other, float64 on the host, in one copy.
+at::Tensor on_host(const std::vector<at::Tensor>& sums) {
+  at::Tensor all = at::cat(sums);
+  if (all.is_cpu()) return all;
+  all = all.cpu();
+  TransferCounts& counts = transfer_counts();
+  ++counts.device_to_host_copies;
+  ++counts.host_waits;
+  counts.device_to_host_bytes += static_cast<std::int64_t>(all.nbytes());
+  return all;
 }
 
 void add_values(NamedValues& to, const EpochLog::Column& column, std::span<const double> sums,
@@ -133,7 +148,8 @@ std::set<std::int64_t> EpochLog::marked_steps(std::optional<std::size_t> column)
   return steps;
 }
 
-std::vector<NamedTotal> EpochLog::totals(std::optional<std::size_t> left_out) const {
+std::vector<NamedTotal> EpochLog::totals(std::optional<std::size_t> left_out,
+                                         const NamedSamples& samples) const {
   std::vector<double> sums(columns_.size()), weights(columns_.size());
   const std::set<std::int64_t> no_steps = marked_steps(left_out);
   for (const Segment& segment : segments_) {
@@ -160,7 +176,26 @@ std::vector<NamedTotal> EpochLog::totals(std::optional<std::size_t> left_out) co
     for (const Sums& more : sums_)
       if (more.column == i) totals.push_back(total_of(more, no_steps));
   }
+  add_sums_of(samples, totals);
   return totals;
+}
+
+void EpochLog::add_sums_of(const NamedSamples& samples, std::vector<NamedTotal>& to) const {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> sums;
+  std::vector<NamedTotal*> totals;
+  for (const auto& [name, rows] : samples) {
+    const auto total = std::ranges::find(to, name, &NamedTotal::name);
+    const auto column = find_column(name, Kind::metric);
+    if (!rows.defined() || total == to.end() || !column) continue;
+    sums.push_back(columns_[*column].metric->sums_of(rows).to(at::kDouble).flatten());
+    totals.push_back(&*total);
+  }
+  if (sums.empty()) return;
+  const at::Tensor all = on_host(sums);
+  const double* next = all.const_data_ptr<double>();
+  for (std::size_t i = 0; i < sums.size(); next += sums[i++].numel())
+    totals[i]->sums.assign(next, next + sums[i].numel());
 }
 
 NamedValues EpochLog::means(const std::vector<NamedTotal>& totals) const {
@@ -179,12 +214,14 @@ NamedValues EpochLog::means(const std::vector<NamedTotal>& totals) const {
 }
 
 NamedTotal EpochLog::total_of(const Sums& sums, const std::set<std::int64_t>& no_steps) const {
-  const std::size_t count = static_cast<std::size_t>(sums.on_host.size(1));
-  const double* const committed = sums.on_host.const_data_ptr<double>();
-  NamedTotal total{columns_[sums.column].name, {committed, committed + count}};
+  NamedTotal total{columns_[sums.column].name, {}};
   for (const std::int64_t row : sums.rows)
     if (row < num_rows_ && !no_steps.contains(steps_[static_cast<std::size_t>(row)]))
       total.weight += tag(row).weight;
+  if (sums.keeps_samples) return total;
+  const std::size_t count = static_cast<std::size_t>(sums.on_host.size(1));
+  const double* const committed = sums.on_host.const_data_ptr<double>();
+  total.sums.assign(committed, committed + count);
   for (std::size_t i = 0; i < count; ++i) total.sums[i] += committed[count + i];
   return total;
 }
@@ -217,8 +254,12 @@ void EpochLog::save(StateDict& state, const std::string& prefix) {
     state.metadata[key + ".kind"] = std::to_string(static_cast<int>(columns_[i].kind));
   }
   for (const Sums& sums : sums_) {
-    const std::string key = prefix + "sums." + std::to_string(sums.column);
-    state.tensors.emplace_back(key, sums.on_host.clone());
+    const std::string key =
+        prefix + (sums.keeps_samples ? "samples." : "sums.") + std::to_string(sums.column);
+    state.tensors.emplace_back(key,
+                               sums.keeps_samples ? copy_to(sums.samples(), cpu()) : sums.on_host.clone());
+    if (sums.keeps_samples)
+      state.tensors.emplace_back(key + ".committed", tensor_of(std::vector{sums.num_committed}));
     state.tensors.emplace_back(key + ".rows", tensor_of(sums.rows));
   }
   std::vector<double> marks;
@@ -245,17 +286,39 @@ void EpochLog::load(const StateDict& state, const std::string& prefix, const Met
     if (!column.metric) refuse(prefix, "the model has no metric for '" + column.name + "'");
   }
   load_rows(state, prefix);
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const std::string key = prefix + "sums." + std::to_string(i);
-    const at::Tensor* sums = state.find(key);
-    if (sums == nullptr) continue;
-    const auto rows = numbers_of<std::int64_t>(state, key + ".rows");
-    if (sums->dim() != 2 || sums->size(0) != 2 || sums->scalar_type() != at::kDouble ||
-        std::ranges::any_of(rows, [&](std::int64_t row) { return row < 0 || row > num_rows_; }))
-      refuse(key, "it is not a sum of a metric");
-    sums_.push_back({.column = i, .on_device = copy_to(*sums, device_), .rows = {rows.begin(), rows.end()}});
-  }
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    for (const bool keeps_samples : {false, true}) load_sums(state, prefix, i, keeps_samples);
   load_marks(state, prefix);
+}
+
+void EpochLog::load_sums(const StateDict& state, const std::string& prefix, std::size_t column,
+                         bool keeps_samples) {
+  const std::string key = prefix + (keeps_samples ? "samples." : "sums.") + std::to_string(column);
+  const at::Tensor* const numbers = state.find(key);
+  if (numbers == nullptr) return;
+  if (const auto& [name, kind, metric] = columns_[column]; metric && metric->keeps_samples() != keeps_samples)
+    throw CheckpointError(
+        {.place = "'" + key + "'",
+         .found = "the checkpoint was saved within an epoch, with " +
+                  std::string(keeps_samples ? "samples" : "sums") + " of the metric '" + name + "'",
+         .wanted = keeps_samples ? "sums" : "samples, which the metric now keeps",
+         .remedy = "resume with the same options of the metric (an auroc of an earlier version has "
+                   "num_thresholds = 1001), or from a checkpoint at the end of an epoch"});
+  const auto rows = numbers_of<std::int64_t>(state, key + ".rows");
+  const bool has_shape =
+      keeps_samples ? numbers->dim() > 0 && numbers->is_floating_point()
+                    : numbers->dim() == 2 && numbers->size(0) == 2 && numbers->scalar_type() == at::kDouble;
+  if (!has_shape || std::ranges::any_of(rows, [&](std::int64_t row) { return row < 0 || row > num_rows_; }))
+    refuse(key, "it is not a sum of a metric");
+  Sums& sums = sums_.emplace_back(
+      Sums{.column = column, .on_device = copy_to(*numbers, device_), .rows = {rows.begin(), rows.end()}});
+  if (!keeps_samples) return;
+  const auto committed = numbers_of<std::int64_t>(state, key + ".committed");
+  sums.keeps_samples = true;
+  sums.num_samples = numbers->size(0);
+  if (committed.size() != 1 || committed[0] < 0 || committed[0] > sums.num_samples)
+    refuse(key, "its number of committed samples is out of range");
+  sums.num_committed = committed[0];
 }
 
 void EpochLog::require_weight(double weight, const std::string& prefix) const {

@@ -26,6 +26,19 @@ std::optional<std::int64_t> Metric::num_answers(const at::Tensor&, const at::Ten
 
 at::Tensor Metric::num_counted(const at::Tensor&, const at::Tensor&, const at::Tensor&) const { return {}; }
 
+at::Tensor Metric::update_without_nan(const at::Tensor& outputs, const at::Tensor& labels) const {
+  return update(outputs, labels);
+}
+
+at::Tensor Metric::num_without_class(const at::Tensor&, const at::Tensor&) const { return {}; }
+
+at::Tensor Metric::sums_of(const at::Tensor&) const {
+  throw DataError({.place = "measure",
+                   .found = "the metric keeps samples, but does not override sums_of()",
+                   .wanted = "the sums for compute(), from all samples of an epoch",
+                   .remedy = "override Metric::sums_of()"});
+}
+
 NamedValues Metric::values(std::span<const double> sums, double num_samples) const {
   return {{"", compute(sums, num_samples)}};
 }

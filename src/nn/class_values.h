@@ -16,6 +16,11 @@ inline at::Tensor class_logits(const at::Tensor& outputs) {
 // Returns the class with the largest output, int64 [batch, …]; the first of equal ones.
 inline at::Tensor predicted_classes(const at::Tensor& outputs) { return class_logits(outputs).argmax(1); }
 
+// The same, with -1 where an output is NaN, so that no class is the largest.
+inline at::Tensor classes_without_nan(const at::Tensor& outputs) {
+  return predicted_classes(outputs).masked_fill_(class_logits(outputs).isnan().any(1), -1);
+}
+
 // Returns the softmax over the classes, in float32 for outputs of a smaller dtype.
 inline at::Tensor class_probabilities(const at::Tensor& outputs) {
   const at::Tensor logits = class_logits(outputs);

@@ -39,6 +39,7 @@ Classifier::~Classifier() = default;
 at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels) {
   try {
     const WeightedLoss loss = class_loss_("Classifier::loss", outputs, labels);
+    keep_loss(outputs, loss.loss);
     if (!loss.weight.defined()) return loss.loss;
     const bool counts_labels = labels.scalar_type() == at::kLong && !class_weights().defined() &&
                                !loss_options().ignore_index && !loss_options().multi_label;

@@ -9,6 +9,7 @@
 #include "kindling/base/suggest.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/tensors/lazy.h"
+#include "metrics/nan_rows.h"
 #include "tensors/module_tree.h"
 
 namespace kindling {
@@ -112,9 +113,16 @@ void Module::keep_num_labels(const at::Tensor& labels, const at::Tensor& number)
   facts_.num_labels = number;
 }
 
+void Module::keep_loss(const at::Tensor& outputs, const at::Tensor& loss) {
+  if (view_.log() == nullptr) return;
+  facts_.outputs_of_loss = outputs;
+  facts_.loss = loss;
+}
+
 at::Tensor Module::training_step(const Batch& batch) {
   const at::Tensor outputs = forward_inputs(batch);
   const at::Tensor to_minimise = loss(outputs, batch.labels());
+  facts_.shows_nan = to_minimise.is_same(facts_.loss) && view_.checks_losses();
   measure(Stage::train, outputs, batch.labels());
   return to_minimise;
 }
@@ -188,16 +196,34 @@ void Module::measure(Stage stage, const NamedMetric& by, const at::Tensor& outpu
   EpochLog* const to = view_.log();
   if (to == nullptr) return;
   const at::NoGradGuard no_grad;
+  const bool shows_nan = facts_.shows_nan && outputs.is_same(facts_.outputs_of_loss);
+  if (!shows_nan) count_nan_rows(stage, *by.metric, outputs, labels);
   const std::string& name = by.logged_as[static_cast<std::size_t>(stage)];
   if (weights.defined())
     return to->mark(name, by.metric, by.metric->update_weighted(outputs, labels, weights));
-  const at::Tensor part = by.metric->update(outputs, labels);
+  const at::Tensor part =
+      shows_nan ? by.metric->update_without_nan(outputs, labels) : by.metric->update(outputs, labels);
   const at::Tensor known = labels.is_same(facts_.labels) ? facts_.num_labels : at::Tensor();
   if (part.numel() == 1)
     if (const at::Tensor counted = by.metric->num_counted(outputs, labels, known); counted.defined())
       return to->mark(name, by.metric, part, counted);
   const auto answers = part.numel() == 1 ? by.metric->num_answers(outputs, labels) : std::nullopt;
   to->mark(name, by.metric, part, {.weight = answers});
+}
+
+// Once per step for all metrics of the same outputs.
+void Module::count_nan_rows(Stage stage, const Metric& metric, const at::Tensor& outputs,
+                            const at::Tensor& labels) {
+  if (outputs.is_same(facts_.counted_outputs)) return;
+  at::Tensor number = metric.num_without_class(outputs, labels);
+  if (!number.defined()) return;
+  facts_.counted_outputs = outputs;
+  EpochLog& to = *view_.log();
+  const std::size_t column =
+      to.column(kNanRowsColumns[static_cast<std::size_t>(stage)], EpochLog::Kind::internal);
+  if (const at::Tensor of_others = to.marked_tensor(column); of_others.defined())
+    number = number.add(of_others);
+  to.mark(column, number);
 }
 
 void Module::plot(std::string_view key, const at::Tensor& value, bool train) {

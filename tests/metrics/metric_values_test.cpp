@@ -80,7 +80,7 @@ TEST_P(MetricValues, AreBitIdenticalForAnyBatches) {
         at::Tensor sums;
         for (std::size_t i = cuts.size(); i-- > 0;) {
           const at::Tensor part = of.batch.rows(i == 0 ? 0 : cuts[i - 1], cuts[i]).part_of(*metric);
-          sums = sums.defined() ? sums + part : part;
+          sums = !sums.defined() ? part : metric->keeps_samples() ? at::cat({sums, part}) : sums + part;
         }
         const NamedValues parts = values_of(*metric, sums, count);
         ASSERT_EQ(parts.size(), whole.size());
@@ -168,6 +168,55 @@ TEST_P(MetricValues, OfR2DoNotDependOnTheMeanOfTheLabels) {
     }
 }
 
+// Rows with NaN are wrong answers, of the labels 0 and 2. argmax would take the first NaN for the largest.
+TEST_P(MetricValues, GiveRowsWithNaNNoClass) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor outputs = on(at::tensor({nan, 1., 2., 0., 3., 1., 0., 1., nan, 5., 1., 2.}).view({4, 3})),
+                   labels = on(at::tensor({0, 1, 2, 0}, at::kLong));
+  const auto value_of = [&](const std::string& name) {
+    const auto metric = shipped_metric(name);
+    EXPECT_EQ(metric->num_without_class(outputs, labels).item<double>(), 2) << name;
+    return values_of(*metric, metric->update(outputs, labels), 4);
+  };
+  EXPECT_EQ(value_of("accuracy")[0].second, 0.5);
+  EXPECT_EQ(values_of(kindling::Accuracy(), kindling::Accuracy().update(outputs, labels), 4)[0].second, 0.5);
+  EXPECT_EQ(kindling::accuracy(outputs, labels).item<double>(), 0.5);
+  EXPECT_EQ(value_of("top2")[0].second, 0.5);
+  EXPECT_EQ(value_of("top3")[0].second, 0.5);
+  EXPECT_EQ(value_of("recall_micro")[0].second, 0.5);
+  EXPECT_EQ(value_of("precision_micro")[0].second, 1);
+  const NamedValues recalls = value_of("recall_per_class");
+  EXPECT_EQ(recalls[0].second, 0.5);
+  EXPECT_EQ(recalls[1].second, 1);
+  EXPECT_EQ(recalls[2].second, 0);
+  const NamedValues cells = value_of("confusion_matrix");
+  double num_predictions = 0;
+  for (const auto& [name, cell] : cells) num_predictions += cell;
+  EXPECT_EQ(num_predictions, 2);
+  EXPECT_EQ(cells[0].second, 1);
+  EXPECT_EQ(cells[4].second, 1);
+  // One logit: a NaN is not a prediction of class 0.
+  const at::Tensor logits = on(at::tensor({nan, -1., 2.})), zeros = on(at::zeros({3}, at::kLong));
+  const auto recall = shipped_metric("recall_micro");
+  EXPECT_EQ(values_of(*recall, recall->update(logits, zeros), 3)[0].second, 1. / 3);
+  EXPECT_EQ(recall->num_without_class(logits, zeros).item<double>(), 1);
+}
+
+// sklearn.metrics.top_k_accuracy_score(labels, outputs, k=k, labels=range(4)) returns these values.
+TEST_P(MetricValues, OfTopKPreferTheHigherClassOfEqualOutputs) {
+  const at::Tensor outputs = on(at::tensor({1., 1., 1., 1., 0., 2., 2., 1., 3., 0., 0., 0.}).view({3, 4}));
+  const auto value_of = [&](std::int64_t k, const std::vector<std::int64_t>& labels) {
+    const auto metric = shipped_metric("top" + std::to_string(k));
+    return values_of(*metric, metric->update(outputs, on(at::tensor(labels, at::kLong))), 3)[0].second;
+  };
+  EXPECT_EQ(value_of(1, {3, 2, 0}), 1);
+  EXPECT_EQ(value_of(1, {0, 1, 1}), 0);
+  EXPECT_EQ(value_of(2, {2, 1, 3}), 1);
+  EXPECT_EQ(value_of(2, {1, 3, 2}), 0);
+  EXPECT_EQ(value_of(3, {1, 3, 2}), 1);
+  EXPECT_EQ(value_of(3, {0, 0, 1}), 0);
+}
+
 // Known only when the numbers are on the host.
 TEST_P(MetricValues, RejectLabelsThatAreNotClasses) {
   const at::Tensor outputs = on(at::randn({4, 3}));
@@ -181,8 +230,9 @@ TEST_P(MetricValues, RejectLabelsThatAreNotClasses) {
           text.find("a label in the epoch is not a class of the outputs; expected: class numbers from 0 to"),
           std::string::npos)
           << name << text;
+      const at::Tensor sums = (metric->keeps_samples() ? metric->sums_of(part) : part).cpu();
       EXPECT_THROW(
-          metric->compute({part.cpu().const_data_ptr<double>(), static_cast<std::size_t>(part.numel())}, 4),
+          metric->compute({sums.const_data_ptr<double>(), static_cast<std::size_t>(sums.numel())}, 4),
           DataError);
     }
   }
@@ -257,39 +307,6 @@ TEST(MetricOptions, AreChecked) {
   EXPECT_THROW(Auroc({.num_thresholds = 1}), ConfigError);
   EXPECT_THROW(MeanError({.error = "mape"}), ConfigError);
   EXPECT_THROW(R2({.average = "macro"}), ConfigError);
-}
-
-// The promise of auroc.h, against every pair of samples.
-TEST(BinnedArea, DiffersFromTheExactAreaByAtMostItsBound) {
-  at::manual_seed(5);
-  const at::Tensor thresholds = at::linspace(-20, 20, 1001, at::kDouble);
-  for (const double strength : {1., 6., 30.}) {  // of the last, half of the scores are beyond all thresholds
-    const at::Tensor labels = at::randint(2, {2000}, at::kLong);
-    const at::Tensor scores = strength * (at::randn({2000}) + 1.5 * labels);
-    const at::Tensor up = scores.masked_select(labels.eq(1)), down = scores.masked_select(labels.eq(0));
-    const double exact = up.unsqueeze(1).gt(down).to(at::kDouble).mean().item<double>();
-    const auto shares = [&](const at::Tensor& of) {
-      const at::Tensor bins = at::searchsorted(thresholds, of.to(at::kDouble), false, /*right=*/true);
-      return at::bincount(bins, {}, 1002).to(at::kDouble) / of.numel();
-    };
-    const double bound = shares(up).dot(shares(down)).item<double>() / 2;
-    const Auroc auroc;
-    const double binned = values_of(auroc, auroc.update(scores, labels), 2000)[0].second;
-    EXPECT_LE(std::abs(binned - exact), bound + 1e-12) << strength;  // rounding of 1e6 pairs
-    EXPECT_LT(bound, strength < 20 ? 0.005 : 0.2) << strength;
-    EXPECT_NEAR(binned, exact, strength < 20 ? 1e-3 : bound) << strength;
-  }
-}
-
-// Outputs of a training that is about to be stopped or to leave a step out must not end it.
-TEST(BinnedArea, TreatsNaNAsTheLowestScore) {
-  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-  const Auroc auroc;
-  const at::Tensor labels = at::tensor({0, 0, 1, 1});
-  EXPECT_EQ(values_of(auroc, auroc.update(at::tensor({nan, -1., 2., inf}), labels), 4)[0].second, 1);
-  EXPECT_EQ(values_of(auroc, auroc.update(at::tensor({1., 1., 2., nan}), labels), 4)[0].second, 0.5);
-  for (const double value : {nan, inf, -inf})
-    EXPECT_NO_THROW(values_of(auroc, auroc.update(at::full({4, 3}, value), labels), 4));
 }
 
 class WeightedSum : public Metric {

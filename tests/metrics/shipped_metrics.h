@@ -29,9 +29,11 @@ inline std::shared_ptr<const Metric> shipped_metric(const std::string& name,
         .score = first, .average = rest.empty() ? "binary" : rest, .ignore_index = ignore_index});
   if (first == "accuracy")
     return std::make_shared<kindling::Accuracy>(AccuracyOptions{.ignore_index = ignore_index});
-  if (first == "auroc")
-    return std::make_shared<Auroc>(
-        AurocOptions{.average = rest.empty() ? "macro" : rest, .ignore_index = ignore_index});
+  if (first == "auroc" || first == "binned") {
+    AurocOptions options{.average = rest.empty() ? "macro" : rest, .ignore_index = ignore_index};
+    if (first == "binned") options.num_thresholds = 1001;
+    return std::make_shared<Auroc>(options);
+  }
   if (first == "confusion")
     return std::make_shared<ConfusionMatrix>(ConfusionMatrixOptions{.ignore_index = ignore_index});
   if (first.starts_with("top"))
@@ -57,9 +59,10 @@ struct MetricBatch {
   }
 };
 
-// Of sums, in whatever memory they are.
+// Of sums or samples, in whatever memory they are.
 inline NamedValues values_of(const Metric& metric, const at::Tensor& sums, std::int64_t num_samples) {
-  const at::Tensor on_host = sums.to(at::kDouble).cpu().contiguous();
+  const at::Tensor of_metric = metric.keeps_samples() ? metric.sums_of(sums) : sums;
+  const at::Tensor on_host = of_metric.to(at::kDouble).cpu().contiguous();
   return metric.values({on_host.const_data_ptr<double>(), static_cast<std::size_t>(on_host.numel())},
                        static_cast<double>(num_samples));
 }

@@ -49,11 +49,13 @@ class KINDLING_API Accuracy : public Metric {
   explicit Accuracy(AccuracyOptions options = {});
 
   at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  at::Tensor update_without_nan(const at::Tensor& outputs, const at::Tensor& labels) const override;
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   std::optional<std::int64_t> num_answers(const at::Tensor& outputs, const at::Tensor& labels) const override;
   at::Tensor num_counted(const at::Tensor& outputs, const at::Tensor& labels,
                          const at::Tensor& num_labels) const override;
+  at::Tensor num_without_class(const at::Tensor& outputs, const at::Tensor& labels) const override;
   // Throws DataError for labels of the outputs' shape that do not add up to 1, and if there is an
   // ignore_index or multi_label and a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;

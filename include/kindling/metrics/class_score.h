@@ -40,8 +40,9 @@ struct ClassScoreOptions {
 //   per_class  a number for each, as NAME[0], NAME[1], …
 // With multi_label, outputs and labels have the same shape [batch, classes, …]: a positive output predicts
 // its class, a label 1 (or above 0.5) has it, and the macro average is over all classes, as in both
-// libraries. With weights, each prediction counts with the weight of its sample. The result is bit-identical
-// for every division of the samples into batches.
+// libraries. Outputs with a NaN are not a prediction, so that their label is missed. With weights, each
+// prediction counts with the weight of its sample. The result is bit-identical for every division of the
+// samples into batches.
 class KINDLING_API ClassScore : public Metric {
  public:
   // Throws ConfigError.
@@ -50,6 +51,7 @@ class KINDLING_API ClassScore : public Metric {
   // Returns float64 [3, 3·(classes + 2)]. Throws DataError for shapes and dtypes that do not match.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
+  at::Tensor num_without_class(const at::Tensor& outputs, const at::Tensor& labels) const override;
   // Both throw DataError if a label was not a class; this is known only once the sums are on the host.
   double compute(std::span<const double> sums, double num_samples) const override;  // per_class: macro
   NamedValues values(std::span<const double> sums, double num_samples) const override;

@@ -25,9 +25,11 @@ class KINDLING_API ConfusionMatrix : public Metric {
  public:
   explicit ConfusionMatrix(ConfusionMatrixOptions options = {}) : options_(options) {}
 
-  // Returns float64 [3, (classes + 2)·classes]. Throws DataError for shapes and dtypes that do not match.
+  // Returns float64 [3, (classes + 2)·(classes + 1)]. Throws DataError for shapes and dtypes that do not
+  // match.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
+  at::Tensor num_without_class(const at::Tensor& outputs, const at::Tensor& labels) const override;
   // Both throw DataError if a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;
   NamedValues values(std::span<const double> sums, double num_samples) const override;

@@ -57,8 +57,8 @@ class KINDLING_API EpochLog {
   // of weight 0 do not count, whatever their value.
   void mark(std::size_t column, const WeightedLoss& value);
   // Adds a batch's contribution to a metric: a single number as a value of the row, weighted by what it adds
-  // to compute()'s num_samples; a larger tensor to sums on the device. Throws DataError if the shape differs
-  // from earlier ones.
+  // to compute()'s num_samples; a larger tensor to sums on the device; rows of samples to those that are kept
+  // there. Throws DataError if the shape differs from earlier ones.
   void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part,
             ValueOptions options = {});
   // The same for a single number, whose weight may be on the device.
@@ -99,10 +99,18 @@ class KINDLING_API EpochLog {
   std::set<std::int64_t> marked_steps(std::optional<std::size_t> column) const;  // steps whose value is not 0
   // Returns one number per column that has any, in double precision: the weighted mean Σ weight·value / Σ
   // weight over all rows, or the metric. Steps with a value other than 0 in the column `left_out` have no
-  // weight; commit_sums() reverts their contribution to sums. Requires move_to_host().
+  // weight; commit_sums() reverts their contribution to sums. Requires move_to_host(). Metrics that keep
+  // samples are computed on the device now, and copied with another wait.
   NamedValues means(std::optional<std::size_t> left_out = {}) const { return means(totals(left_out)); }
-  std::vector<NamedTotal> totals(std::optional<std::size_t> left_out = {}) const;
+  std::vector<NamedTotal> totals(std::optional<std::size_t> left_out = {}) const {
+    return totals(left_out, samples());
+  }
+  // The same with the samples of all ranks. A metric whose samples are undefined gets no sums.
+  std::vector<NamedTotal> totals(std::optional<std::size_t> left_out, const NamedSamples& samples) const;
   NamedValues means(const std::vector<NamedTotal>& totals) const;
+
+  // Returns the rows of the metrics that keep samples, by the name of the column, on the device.
+  NamedSamples samples() const;
 
   void clear();  // drops the rows, keeps names and memory
 
@@ -139,6 +147,7 @@ class KINDLING_API EpochLog {
   struct Preview;
   void add_parts();
   bool has_rows_of(std::size_t column) const;
+  at::Tensor empty_sums(const Metric& metric, const at::Tensor& part) const;
   Mark& mark_of(std::size_t column, ValueOptions options);
   void weigh(std::size_t column, const at::Tensor& weight);  // a marked value
   void require_weight(double weight, const std::string& prefix) const;
@@ -152,6 +161,8 @@ class KINDLING_API EpochLog {
   void move_values_and_sums();
   void load_marks(const StateDict& state, const std::string& prefix);
   void load_rows(const StateDict& state, const std::string& prefix);
+  void load_sums(const StateDict& state, const std::string& prefix, std::size_t column, bool keeps_samples);
+  void add_sums_of(const NamedSamples& samples, std::vector<NamedTotal>& to) const;
   NamedTotal total_of(const Sums& sums, const std::set<std::int64_t>& no_steps) const;
   const Segment* segment_of(std::int64_t row) const;
   const float* host_values() const;

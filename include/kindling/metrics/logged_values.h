@@ -27,6 +27,9 @@ struct WeightedLoss {
   at::Tensor weight{};
 };
 
+// Tensors by name.
+using NamedSamples = std::vector<std::pair<std::string, at::Tensor>>;
+
 // What the host knows about a row.
 struct RowTag {
   std::int64_t global_step = 0;  // from 1

@@ -40,6 +40,24 @@ class KINDLING_API Metric {
   virtual at::Tensor num_counted(const at::Tensor& outputs, const at::Tensor& labels,
                                  const at::Tensor& num_labels) const;
 
+  // The same as update(), for outputs of a training step whose NaN would make its loss NaN, so that it does
+  // not count. Override it if update() needs operators that handle NaN. The default calls update().
+  virtual at::Tensor update_without_nan(const at::Tensor& outputs, const at::Tensor& labels) const;
+
+  // Returns how many answers have no class because one of their outputs is NaN: one number on the device of
+  // the outputs. A log counts them, and their number is reported once per epoch. The default returns an
+  // undefined tensor: the metric has no classes.
+  virtual at::Tensor num_without_class(const at::Tensor& outputs, const at::Tensor& labels) const;
+
+  // Returns whether the metric needs all samples of an epoch at once. update() then returns rows of numbers,
+  // float32 or float64 [n, …], which EpochLog keeps on the device instead of adding them up. Rows of a
+  // skipped step are filled with NaN. The default returns false.
+  virtual bool keeps_samples() const { return false; }
+  // Called at the end of an epoch if keeps_samples(), with the rows of all batches and ranks, in any order.
+  // Returns the sums for compute(), of any shape, on the same device. Runs without autograd and must not read
+  // tensors on the host. The default throws DataError.
+  virtual at::Tensor sums_of(const at::Tensor& samples) const;
+
   // Returns the number: from the sums (row by row) that the batches have added, in double precision, and from
   // the number of their samples (of their answers if num_answers() returns them). NaN if it is undefined.
   virtual double compute(std::span<const double> sums, double num_samples) const = 0;

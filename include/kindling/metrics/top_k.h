@@ -20,8 +20,9 @@ struct TopKOptions {
 };
 
 // The fraction of labels that are among the k largest outputs; with weights, the fraction of the weight.
-// Outputs and labels have the forms that ClassScore accepts, with at least k classes. The order of equal
-// outputs is unspecified. The results match sklearn.metrics.top_k_accuracy_score and are bit-identical for
+// Outputs and labels have the forms that ClassScore accepts, with at least k classes. Of equal
+// outputs, the one of the higher class number counts as larger, as in sklearn.metrics.top_k_accuracy_score,
+// whose results it matches (accuracy, like argmax, takes the lower one). The results are bit-identical for
 // every division of the samples into batches. With k = 1 it is an accuracy that supports weights and an
 // ignored class.
 class KINDLING_API TopK : public Metric {
@@ -33,6 +34,7 @@ class KINDLING_API TopK : public Metric {
   // classes.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
+  at::Tensor num_without_class(const at::Tensor& outputs, const at::Tensor& labels) const override;
   // Throws DataError if a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;
 

@@ -173,11 +173,17 @@ class KINDLING_API Module : public torch::nn::Module {
  protected:
   // Keeps how many class numbers are not ignored, for the metrics of the same labels in this step.
   void keep_num_labels(const at::Tensor& labels, const at::Tensor& number);
+  // Says that a NaN among these outputs makes this loss NaN. If it is the loss of the default
+  // training_step(), and the run checks losses, its metrics need not look for NaN.
+  void keep_loss(const at::Tensor& outputs, const at::Tensor& loss);
 
  private:
-  // Facts that the loss of a step has found out; cleared at the end of the step.
+  // Facts that the loss and the metrics of a step have found out; cleared at the end of the step.
   struct LossFacts {
     at::Tensor weight, labels, num_labels;
+    at::Tensor loss{}, outputs_of_loss{};  // see keep_loss()
+    bool shows_nan = false;                // the step has this loss
+    at::Tensor counted_outputs{};          // those whose rows with NaN have been counted
   };
   struct NamedMetric {
     std::shared_ptr<const Metric> metric;
@@ -187,6 +193,7 @@ class KINDLING_API Module : public torch::nn::Module {
 
   void measure(Stage stage, const NamedMetric& by, const at::Tensor& outputs, const at::Tensor& labels,
                const at::Tensor& weights);
+  void count_nan_rows(Stage stage, const Metric& metric, const at::Tensor& outputs, const at::Tensor& labels);
   std::string plotted_name(std::string_view key, bool train);
   std::string name_of(const torch::nn::Module& layer) const;
   void set_frozen(const std::vector<std::string>& patterns, bool frozen, const char* caller);

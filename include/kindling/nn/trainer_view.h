@@ -33,6 +33,9 @@ class KINDLING_API TrainerView {
   std::int64_t global_step() const { return progress().global_step; }
   std::int64_t num_train_batches() const;  // of an epoch; 0: unknown
 
+  // Returns whether a step with a loss that is not finite ends the run or is skipped (on_nonfinite).
+  bool checks_losses() const;  // false
+
   // Returns the log of the running loop; nullptr outside of loops.
   EpochLog* log() const;
   // Returns the interface for a ManualModule's updates; nullptr outside of training steps.

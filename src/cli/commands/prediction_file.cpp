@@ -66,11 +66,18 @@ const std::string& id_of(const Predictions& predictions, std::int64_t sample) {
   return predictions.ids.values.at(static_cast<std::size_t>(sample));
 }
 
-// nullptr: the class has no name.
-const std::string* class_name_of(const Predictions& predictions, std::int64_t sample) {
-  if (predictions.class_names.empty() || predictions.classes.dim() != 1) return nullptr;
-  const auto number = static_cast<std::size_t>(predictions.classes[sample].item<std::int64_t>());
-  return number < predictions.class_names.size() ? &predictions.class_names[number] : nullptr;
+// The class of a sample, or of each of its answers.
+struct ClassText {
+  bool has_class = true;
+  const std::string* name = nullptr;  // nullptr: the class has no name
+};
+
+ClassText class_of(const Predictions& predictions, std::int64_t sample) {
+  if (predictions.classes.dim() != 1) return {};
+  const auto number = predictions.classes[sample].item<std::int64_t>();
+  if (number < 0) return {.has_class = false};
+  const auto index = static_cast<std::size_t>(number);
+  return {.name = index < predictions.class_names.size() ? &predictions.class_names[index] : nullptr};
 }
 
 std::string jsonl_of(const Predictions& predictions) {
@@ -81,8 +88,10 @@ std::string jsonl_of(const Predictions& predictions) {
     if (has_ids(predictions))
       text += "," + json_string(predictions.ids.name) + ":" + json_string(id_of(predictions, i));
     if (predictions.classes.defined()) {
-      const std::string* name = class_name_of(predictions, i);
-      text += ",\"class\":" + (name ? json_string(*name) : json_values(predictions.classes[i]));
+      const auto [has_class, name] = class_of(predictions, i);
+      text += ",\"class\":" + (!has_class ? "null"
+                               : name     ? json_string(*name)
+                                          : json_values(predictions.classes[i]));
     }
     if (predictions.values.defined())
       text += "," + json_string(predictions.name) + ":" + json_values(predictions.values[i]);
@@ -188,8 +197,10 @@ std::string csv_of(const Predictions& predictions) {
     text += std::to_string(i);
     if (has_ids(predictions)) text += "," + csv_field(id_of(predictions, i));
     if (has_classes) {
-      const std::string* name = class_name_of(predictions, i);
-      text += "," + (name ? csv_field(*name) : std::to_string(classes.const_data_ptr<std::int64_t>()[i]));
+      const auto [has_class, name] = class_of(predictions, i);
+      text += "," + (!has_class ? ""
+                     : name     ? csv_field(*name)
+                                : std::to_string(classes.const_data_ptr<std::int64_t>()[i]));
     }
     for (std::int64_t j = 0; j < columns; ++j) text += "," + number_text(*value++);
     text += "\n";

@@ -12,9 +12,9 @@ namespace kindling {
 
 // The results of `kindling predict` for the samples 0, 1, … of the data, on the CPU.
 struct Predictions {
-  std::string name{};                      // of the values: "outputs", "probabilities", "labels" of each class
-  at::Tensor values{};                     // [samples, …]; undefined: only labels are requested
-  at::Tensor classes{};                    // [samples, …], int64; undefined: the model is not a classifier
+  std::string name{};    // of the values: "outputs", "probabilities", "labels" of each class
+  at::Tensor values{};   // [samples, …]; undefined: only labels are requested
+  at::Tensor classes{};  // [samples, …], int64; -1: none; undefined: not a classifier
   std::vector<std::string> class_names{};  // for CSV and JSONL; empty: classes are numbers
   SampleIds ids{};                         // a column after the number of the sample
 };

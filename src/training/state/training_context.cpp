@@ -210,6 +210,11 @@ std::int64_t TrainerView::num_train_batches() const {
   return context ? context->state.num_train_batches : 0;
 }
 
+bool TrainerView::checks_losses() const {
+  const auto context = context_.lock();
+  return context && context->options.on_nonfinite != "ignore";
+}
+
 EpochLog* TrainerView::log() const {
   const auto context = context_.lock();
   return context ? context->calls.log : nullptr;

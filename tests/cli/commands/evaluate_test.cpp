@@ -13,6 +13,7 @@
 #include "kindling/cli/registry.h"
 #include "kindling/nn/module.h"
 #include "kindling/tensors/state_dict.h"
+#include "nn/class_values.h"
 #include "support/log_lines.h"
 #include "support/scratch.h"
 
@@ -313,6 +314,21 @@ TEST(Prediction, WritesAClassForEachPosition) {
   write_predictions(labels, scratch / "p.jsonl");
   EXPECT_EQ(text_of(scratch / "p.jsonl"), "{\"sample\":0,\"class\":[1,0]}\n{\"sample\":1,\"class\":[2,1]}\n");
   EXPECT_THROW(csv_of(labels), ConfigError);
+}
+
+// argmax would take the first NaN for the largest output.
+TEST(Prediction, HasNoClassForOutputsWithNaN) {
+  const Scratch scratch;
+  const at::Tensor outputs = at::tensor({2., 1., std::nan(""), 3., 0., 1.}, at::kDouble).view({3, 2});
+  Predictions predictions{.classes = classes_without_nan(outputs)};
+  EXPECT_TRUE(predictions.classes.equal(at::tensor({0, -1, 1}, at::kLong)));
+  EXPECT_EQ(csv_of(predictions), "sample,class\n0,0\n1,\n2,1\n");
+  predictions.class_names = {"a", "b"};
+  EXPECT_EQ(csv_of(predictions), "sample,class\n0,a\n1,\n2,b\n");
+  write_predictions(predictions, scratch / "p.jsonl");
+  EXPECT_EQ(
+      text_of(scratch / "p.jsonl"),
+      "{\"sample\":0,\"class\":\"a\"}\n{\"sample\":1,\"class\":null}\n{\"sample\":2,\"class\":\"b\"}\n");
 }
 
 TEST(Prediction, WritesIntegerIdsAsNumbersAndOthersAsTexts) {

@@ -111,9 +111,10 @@ TEST_P(FakeDeviceRule, LogMovesOncePerEpochAndOncePerValidation) {
     EXPECT_EQ(end.item_reads + end.data_dependent_ops + end.stream_waits + end.device_waits, 0);
     if (GetParam().log_every_n_steps == 0) {
       EXPECT_EQ(end.device_to_host_copies, 2);
-      // Loss, accuracy and the number of labels of both, each as a float; in a training step the number of
-      // the loss, the loss that counts, and what the guard has found, too.
-      EXPECT_EQ(end.device_to_host_bytes, (3 + 6) * 4 * num_batches);
+      // Loss, accuracy and the number of labels of both, each as a float; in a validation the number of
+      // outputs with NaN, and in a training step the number of the loss, the loss that counts, and what the
+      // guard has found, too.
+      EXPECT_EQ(end.device_to_host_bytes, (4 + 6) * 4 * num_batches);
       EXPECT_EQ(end.host_waits(), 2);
     } else {
       EXPECT_LE(end.device_to_host_copies, 2);

@@ -1,9 +1,13 @@
 // Metrics of the user in fits and evaluations.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "kindling/base/error.h"
+#include "kindling/metrics/class_score.h"
 #include "kindling/nn/classifier.h"
 #include "support/device_under_test.h"
+#include "support/log_lines.h"
 #include "support/scratch.h"
 #include "training/loop/confusion.h"
 
@@ -204,6 +208,37 @@ TEST_P(MetricFit, AccuracyRefusesSeveralClassesAtOnce) {
   const std::string text =
       error_text<DataError>([&] { Trainer(options(1)).fit(std::make_shared<Scores>(), data); });
   EXPECT_EQ(text.find("accuracy: labels of the outputs' shape do not add up to 1"), 0U) << text;
+}
+
+// Its loss knows nothing of its outputs, so that their NaN do not reach the weights.
+class ScoresWithoutLoss : public Scores {
+ public:
+  at::Tensor loss(const at::Tensor&, const at::Tensor&) override { return parameters()[0].sum() * 0; }
+};
+
+// Six samples of class 0, two of them without a finite score, in batches of 4 and 2.
+TEST_P(MetricFit, CountsOutputsWithNaN) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor x =
+      at::tensor({2., 1., nan, 1., 3., 1., 1., 2., nan, nan, 5., 1.}).view({6, 2}).to(at::kFloat);
+  const at::Tensor labels = at::zeros({6}, at::kLong);
+  TensorData data({x, labels}, {x, labels}, {.batch_size = 4, .shuffle = false});
+  const auto model = std::make_shared<ScoresWithoutLoss>();
+  model->add_metric("f1", std::make_shared<ClassScore>(ClassScoreOptions{.average = "micro"}));
+  TrainerOptions made = options(1);
+  made.optimizer = sgd(0);
+  made.num_sanity_val_steps = 0;
+  LogLines lines;
+  EXPECT_EQ(Trainer(made).validate(model, data).at("val_acc"), 3. / 6);
+  const std::string rest =
+      " outputs with NaN: 2 in this epoch; they have no class: accuracies and scores count them as wrong, "
+      "and "
+      "an area under the ROC curve is NaN";
+  EXPECT_EQ(lines.texts, (std::vector<std::string>{"metrics: val" + rest}));
+  lines.texts.clear();
+  Trainer(made).fit(model, data);
+  EXPECT_EQ(lines.texts, (std::vector<std::string>{"metrics: val" + rest, "metrics: train" + rest}));
+  EXPECT_EQ(value_of(logger_->records().at(0), "val_f1"), 2 * 3. / (6 + 4));
 }
 
 TEST(MetricsOfAModel, AreDrawnForTheValidation) {
