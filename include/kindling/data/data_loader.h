@@ -23,7 +23,7 @@ struct GatherRequest;
 
 // Makes batches of a data set: one indexed copy per tensor and batch, into a buffer that is reused once no
 // one else holds it. Without shuffling, on the CPU, batches of in-memory tensors are views of the data,
-// created once: do not write to them.
+// created once: do not write to them. A loop finds such a write at its next batch, and throws DataError.
 //
 //   for (const Batch& batch : loader) …                    one epoch; each loop is the next epoch
 //   loader.start_epoch(e); while (loader.next(batch)) …    the same with a chosen epoch
@@ -83,11 +83,14 @@ class KINDLING_API DataLoader {
     const std::string& order_fingerprint() const noexcept { return order_fingerprint_; }
     // Returns the indices of the samples in the latest batch: int64 [samples] on the CPU.
     at::Tensor indices() const;
+    // Returns whether batches are views of the data set's tensors.
+    bool gives_views() const;
+    // Throws DataError if the latest batch was such a view and an operator has written to it since next().
+    void require_unwritten() const;
     std::int64_t num_batches() const noexcept;
     std::int64_t global_batch_size() const noexcept { return batch_size_ * num_ranks_; }  // of all ranks
 
    private:
-    bool uses_views() const;
     bool uses_resident();
     Batch resident_batch(std::int64_t begin, std::int64_t count);
     struct Range {
@@ -116,7 +119,8 @@ class KINDLING_API DataLoader {
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
     at::Tensor device_order_;                          // order_ on the device; undefined until it is needed
     std::int64_t batch_index_ = 0, epoch_ = 0;
-    std::int64_t first_sample_ = 0;  // of endless data
+    std::optional<std::int64_t> version_of_view_{};  // of the latest batch, if it was a view
+    std::int64_t first_sample_ = 0;                  // of endless data
     std::optional<std::int64_t> end_of_ahead_{};
     struct Ahead;
     struct OfThisCursor {  // a copy of a cursor has none
@@ -146,6 +150,7 @@ class KINDLING_API DataLoader {
     const Batch& operator*() const { return batch_; }
     Iterator& operator++() {
       batch_.clear();  // releases the buffer before the next batch is requested
+      cursor_.require_unwritten();
       is_at_end_ = !cursor_.next(batch_);
       return *this;
     }

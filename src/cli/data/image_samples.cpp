@@ -16,6 +16,7 @@
 #include "kindling/data/data_module.h"
 #include "kindling/data/stage.h"
 #include "kindling/data/transformed_data.h"
+#include "kindling/tensors/move.h"
 
 namespace kindling {
 namespace {
@@ -36,7 +37,7 @@ FirstBatch first_training_batch(DataModule& data, std::int64_t num_samples) {
   FirstBatch first;
   cursor.next(first.loaded);
   first.indices = cursor.indices();
-  first.images = data.on_after_batch_transfer(first.loaded, Stage::train).tensors()[0];
+  first.images = data.on_after_batch_transfer(copy_to(first.loaded, cpu()), Stage::train).tensors()[0];
   return first;
 }
 

@@ -43,6 +43,17 @@ std::string fingerprint_of(const at::Tensor& order) {
   return std::to_string(order.numel()) + " samples, " + std::to_string(hash);
 }
 
+// Returns a number that grows with every write to a tensor of the batch; nothing for tensors that were
+// created in inference mode, whose writes are not counted.
+std::optional<std::int64_t> version_of(const Batch& batch) {
+  std::int64_t version = 0;
+  for (const at::Tensor& tensor : batch.tensors()) {
+    if (tensor.is_inference()) return std::nullopt;
+    version += tensor._version();
+  }
+  return version;
+}
+
 // Returns the streams of random numbers for the samples of an epoch. A sample that is drawn again gets
 // another one each time, which depends on how often it has come before.
 at::Tensor streams_of(const at::Tensor& order, std::int64_t num_samples) {
@@ -223,7 +234,7 @@ DataLoader::Cursor::Range DataLoader::Cursor::range_of(std::int64_t batch) const
   return {.begin = 0, .count = std::clamp<std::int64_t>(num_samples(), 1, size), .is_repeated = true};
 }
 
-bool DataLoader::Cursor::uses_views() const {
+bool DataLoader::Cursor::gives_views() const {
   return !draws_order() && !loader_->options_.sampler && !loader_->is_endless() && device_.is_cpu() &&
          num_ranks_ == 1 && batch_size_ == loader_->options_.batch_size && loader_->dataset_->has_views();
 }
@@ -233,10 +244,11 @@ void DataLoader::Cursor::begin_at(std::int64_t sample) noexcept {
   if (loader_->is_endless()) first_sample_ = sample;
 }
 
-bool DataLoader::Cursor::has_order() const noexcept { return !uses_views() && !loader_->is_endless(); }
+bool DataLoader::Cursor::has_order() const noexcept { return !gives_views() && !loader_->is_endless(); }
 
 void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   cancel_ahead();
+  version_of_view_.reset();
   batch_index_ = batch;
   epoch_ = epoch;
   if (!has_order()) return;
@@ -334,16 +346,31 @@ void DataLoader::Cursor::cancel_ahead() noexcept {
   if (ahead_.value) ahead_.value->cancel();
 }
 
+void DataLoader::Cursor::require_unwritten() const {
+  if (!version_of_view_ || batch_index_ == 0) return;
+  const auto latest = static_cast<std::size_t>(batch_index_ - 1);
+  if (latest >= loader_->views_.size() || version_of(loader_->views_[latest]) == version_of_view_) return;
+  throw DataError(
+      {.place = "batch " + std::to_string(batch_index_) + " of an epoch in data-set order",
+       .found = "an operator has written to its tensors, which are views of the data set: its samples have "
+                "changed, for all later epochs",
+       .wanted = "operators that return new tensors, such as x.div(255) instead of x.div_(255)",
+       .remedy = "clone() what is to be written to, in on_after_batch_transfer() and in the model's steps "
+                 "(a ReLU with inplace as the first layer writes to its input, too)"});
+}
+
 bool DataLoader::Cursor::next(Batch& batch) {
+  version_of_view_.reset();
   if (!order_.defined() && has_order()) seek(epoch_, batch_index_);
   if (batch_index_ >= num_batches()) return false;
   const auto [begin, count, is_repeated] = range_of(batch_index_);
-  if (uses_views()) {
+  if (gives_views()) {
     auto& views = loader_->views_;
     if (views.empty()) views.resize(static_cast<std::size_t>(num_batches()));
     Batch& view = views[static_cast<std::size_t>(batch_index_)];
     if (view.empty()) view = loader_->dataset_->slice(begin, begin + count);
-    batch = view;
+    version_of_view_ = version_of(view);
+    batch = version_of_view_ ? view : copy_to(view, cpu());  // a write to it would not be found
   } else if (uses_resident()) {
     batch = resident_batch(begin, count);
   } else {

@@ -2,6 +2,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/data/data_loader.h"
+#include "kindling/tensors/move.h"
 
 namespace kindling {
 
@@ -17,7 +18,7 @@ Batch first_raw_batch(DataModule& data) {
   cursor.seek(0);
   Batch batch;
   cursor.next(batch);
-  return batch;
+  return cursor.gives_views() ? copy_to(batch, cpu()) : batch;  // hooks may write to it
 }
 
 }  // namespace kindling

@@ -88,6 +88,7 @@ std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, cons
   std::int64_t number = 0;
   for (Batch batch; number < limit && cursor.next(batch);) {
     ++number;
+    if (cursor.gives_views()) batch = copy_to(batch, cpu());  // a hook may write to it
     for (const auto& layer : layers)
       layer->set_momentum(device_counts ? std::nullopt : std::optional(1 / static_cast<double>(number)));
     const AutocastScope autocast(precision, trainer.device());

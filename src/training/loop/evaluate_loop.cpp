@@ -34,6 +34,7 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
       model.take_loss_weight();  // of a step that has not logged it
     });
     log.append({.batch = i, .weight = static_cast<double>(batch.num_valid())});
+    source.end_batch();
     if (hooks.after_batch) hooks.after_batch(i + 1);
   }
   log.move_to_host();

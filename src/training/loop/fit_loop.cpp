@@ -224,11 +224,16 @@ StepOutcome FitLoop::run_step(const Batch& batch) {
                        (train_ && state_.progress.batch + 1 == train_->num_batches());
   try {
     return with_memory_errors("training step", state_.progress.global_step + 1, batch.num_samples(), [&] {
-      if (!state_.needs_optimizer()) return step_->run(batch, {.index = index, .is_last = is_last});
+      if (!state_.needs_optimizer()) {
+        const StepOutcome outcome = step_->run(batch, {.index = index, .is_last = is_last});
+        if (train_) train_->end_batch();
+        return outcome;
+      }
       create_optimizer(StepContext(*context_), batch);
       const std::size_t num_parameters = state_.model->parameters().size();
       const StepOutcome outcome = step_->run(batch, {.index = index, .is_last = is_last});
       refuse_late_parameters(*state_.model, num_parameters);
+      if (train_) train_->end_batch();
       return outcome;
     });
   } catch (...) {

@@ -23,6 +23,15 @@ void require_interval(const CountOrFraction& option, std::int64_t num_batches) {
                      .remedy = "to validate less than once per epoch, set check_val_every_n_epoch"});
 }
 
+// NaN equals itself.
+bool has_same_bytes(const Batch& a, const Batch& b) {
+  return std::ranges::equal(a.tensors(), b.tensors(), [](const at::Tensor& x, const at::Tensor& y) {
+    if (x.sizes() != y.sizes()) return false;  // resized in place
+    if (!x.is_contiguous() || !y.is_contiguous()) return x.equal(y);
+    return std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+  });
+}
+
 }  // namespace
 
 Batch prepared_batch(Batch batch, DataModule* data, Stage stage, const Placement& placement) {
@@ -178,10 +187,34 @@ bool BatchSource::next(Batch& batch) {
   return found;
 }
 
+void BatchSource::protect_view(Batch& batch, std::size_t cursor) {
+  if (!cursors_[cursor].gives_views()) return;
+  if (has_tried_copy_ && !copies_views_) {
+    watched_ = cursor;
+    return;
+  }
+  Batch copy = copy_to(batch, cpu());
+  if (!std::exchange(has_tried_copy_, true)) {
+    first_view_ = std::move(batch);
+    copy_of_first_ = copy;
+  }
+  batch = std::move(copy);
+}
+
+void BatchSource::end_batch() {
+  if (!first_view_.empty()) {
+    copies_views_ = !has_same_bytes(first_view_, copy_of_first_);
+    first_view_ = copy_of_first_ = Batch();
+  }
+  if (const auto cursor = std::exchange(watched_, std::nullopt)) cursors_[*cursor].require_unwritten();
+}
+
 bool BatchSource::read(Batch& batch) {
-  if (batch_ >= num_batches() ||
-      !cursors_[static_cast<std::size_t>(batch_ % num_shards_per_batch())].next(batch))
-    return false;
+  end_batch();
+  if (batch_ >= num_batches()) return false;
+  const auto cursor = static_cast<std::size_t>(batch_ % num_shards_per_batch());
+  if (!cursors_[cursor].next(batch)) return false;
+  protect_view(batch, cursor);
   const bool is_valid = batch.is_valid();
   if (copies_) batch = copies_->move(std::move(batch));
   batch = prepared_batch(std::move(batch), &data_, stage_, placement_);

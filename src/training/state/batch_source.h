@@ -85,6 +85,10 @@ class BatchSource {
   }
   // The next batch, ready for a step; false after the last one.
   bool next(Batch& batch);
+  // Call it after the step of a batch; next() does, too. Batches may be views of the data set's tensors,
+  // which hooks and steps must not change. The first of them is a copy; if it has been written to, all others
+  // are copies. Throws DataError if a later one has been written to.
+  void end_batch();
   // Returns the indices of the samples in the latest batch; see DataLoader::Cursor.
   at::Tensor indices() const;
 
@@ -97,6 +101,7 @@ class BatchSource {
 
  private:
   bool read(Batch& batch);
+  void protect_view(Batch& batch, std::size_t cursor);
   bool read_and_watch_draws(Batch& batch);
 
   DataModule& data_;
@@ -106,7 +111,10 @@ class BatchSource {
   std::optional<std::int64_t> limit_;
 
   std::vector<DataLoader::Cursor> cursors_;  // which take turns
-  std::shared_ptr<CopyStream> copies_;       // nullptr: on the CPU
+  Batch first_view_{}, copy_of_first_{};     // until end_batch()
+  bool has_tried_copy_ = false, copies_views_ = false;
+  std::optional<std::size_t> watched_{};  // the cursor of a view that is not a copy, until end_batch()
+  std::shared_ptr<CopyStream> copies_;    // nullptr: on the CPU
   bool watches_draws_ = false, repeats_first_ = false;
   std::int64_t batch_ = 0;
   struct Order {
