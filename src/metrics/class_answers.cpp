@@ -96,7 +96,9 @@ ClassAnswers answers_of_each_class(const char* place, const at::Tensor& outputs,
     throw DataError({.place = place,
                      .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(outputs),
                      .wanted = "logits, and a 0 or 1 for each of them (multi_label)"});
-  ClassAnswers answers{.num_classes = 2, .scores = outputs.reshape({-1})};
+  ClassAnswers answers;
+  answers.num_classes = 2;
+  answers.scores = outputs.reshape({-1});
   const at::Tensor flat = labels.reshape({-1});
   const at::Tensor is_other = flat.ge(0).logical_and_(flat.le(1)).logical_not_();
   answers.labels = coded(flat.gt(0.5).to(at::kLong), is_other, flat.eq(ignore_index), 2);

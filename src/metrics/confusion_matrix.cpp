@@ -45,10 +45,12 @@ NamedValues ConfusionMatrix::values(std::span<const double> sums, double) const 
   std::size_t num_classes = 0;
   NamedValues values;
   const std::vector<double> all = cells(sums, num_classes);
-  for (std::size_t label = 0; label < num_classes; ++label)
+  for (std::size_t label = 0; label < num_classes; ++label) {
+    std::string row = "[";
+    row.append(std::to_string(label)).append("][");
     for (std::size_t i = 0; i < num_classes; ++i)
-      values.emplace_back("[" + std::to_string(label) + "][" + std::to_string(i) + "]",
-                          all[label * (num_classes + 1) + i]);
+      values.emplace_back(row + std::to_string(i) + "]", all[label * (num_classes + 1) + i]);
+  }
   return values;
 }
 

@@ -124,24 +124,27 @@ void warn_without_test_data(DataModule& data) {
 
 bool is_classifier(const Module& model) { return dynamic_cast<const Classifier*>(&model) != nullptr; }
 
+// Warns of rows with a NaN, which have no class.
+void warn_of_nan(const at::Tensor& outputs) {
+  const at::Tensor has_nan = class_logits(outputs).isnan().any(1);
+  const auto number = has_nan.sum().item<std::int64_t>();
+  if (number > 0)
+    log_warning("predict: " + std::to_string(number) + " of " + std::to_string(has_nan.numel()) +
+                " outputs contain NaN, and have no class");
+}
+
 // A yes or no of each class has no single class: its labels are as many numbers as the outputs.
 Predictions predictions_of(const at::Tensor& outputs, const std::string& what, const Module& model) {
   const bool has_several = has_several_labels(model);
   Predictions predictions;
+  if (is_classifier(model)) warn_of_nan(outputs);
   if (is_classifier(model) && !has_several) predictions.classes = classes_without_nan(outputs);
   if (what == "labels" && !has_several) return predictions;
   predictions.name = what;
   predictions.values = what == "outputs"  ? outputs
-                       : what == "labels" ? labels_of(model, outputs)
+                       : what == "labels" ? labels_of(model, outputs).masked_fill_(outputs.isnan(), -1)
                                           : probabilities_of(model, outputs);
   return predictions;
-}
-
-void warn_of_nan(const at::Tensor& classes) {
-  const auto number = classes.eq(-1).sum().item<std::int64_t>();
-  if (number > 0)
-    log_warning("predict: " + std::to_string(number) + " of " + std::to_string(classes.numel()) +
-                " outputs contain NaN, and have no class");
 }
 
 void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
@@ -152,7 +155,6 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
                        .found = model->name() + " is not a classifier",
                        .wanted = "--values outputs"});
   Predictions predictions = predictions_of(trainer.predict(model, data), asked.values, *model);
-  if (predictions.classes.defined()) warn_of_nan(predictions.classes);
   if (predictions.classes.defined()) predictions.class_names = class_names;
   predictions.ids = data.predict_ids();
   if (asked.out.empty()) {
