@@ -19,6 +19,7 @@ struct TensorTypeRow {
   std::string_view storage{};  // in pickles of torch.save: module and name; empty: it has none
   std::uint8_t program = 0;    // ProgramType, which also has complex32 and complex128; 0: it has none
   std::uint8_t idx = 0;        // IdxType; 0: it has none
+  std::string_view dtype{};    // in pickles of torch.save, of those without a storage: module and name
 };
 
 // In the order of TensorType.
@@ -33,14 +34,23 @@ inline constexpr TensorTypeRow kTensorTypes[] = {
     {TensorType::bfloat16, 2, "BF16", "", "torch BFloat16Storage", 13},
     {TensorType::float32, 4, "F32", "f4", "torch FloatStorage", 7, 0x0d},
     {TensorType::float64, 8, "F64", "f8", "torch DoubleStorage", 8, 0x0e},
-    {TensorType::uint16, 2, "U16", "u2"},
-    {TensorType::uint32, 4, "U32", "u4"},
-    {TensorType::uint64, 8, "U64", "u8"},
-    {TensorType::float8_e4m3fn, 1, "F8_E4M3"},
-    {TensorType::float8_e4m3fnuz, 1, "F8_E4M3FNUZ"},
-    {TensorType::float8_e5m2, 1, "F8_E5M2"},
-    {TensorType::float8_e5m2fnuz, 1, "F8_E5M2FNUZ"},
-    {TensorType::float8_e8m0fnu, 1, "F8_E8M0"},
+    {.type = TensorType::uint16, .bytes = 2, .safetensors = "U16", .numpy = "u2", .dtype = "torch uint16"},
+    {.type = TensorType::uint32, .bytes = 4, .safetensors = "U32", .numpy = "u4", .dtype = "torch uint32"},
+    {.type = TensorType::uint64, .bytes = 8, .safetensors = "U64", .numpy = "u8", .dtype = "torch uint64"},
+    {.type = TensorType::float8_e4m3fn, .bytes = 1, .safetensors = "F8_E4M3", .dtype = "torch float8_e4m3fn"},
+    {.type = TensorType::float8_e4m3fnuz,
+     .bytes = 1,
+     .safetensors = "F8_E4M3FNUZ",
+     .dtype = "torch float8_e4m3fnuz"},
+    {.type = TensorType::float8_e5m2, .bytes = 1, .safetensors = "F8_E5M2", .dtype = "torch float8_e5m2"},
+    {.type = TensorType::float8_e5m2fnuz,
+     .bytes = 1,
+     .safetensors = "F8_E5M2FNUZ",
+     .dtype = "torch float8_e5m2fnuz"},
+    {.type = TensorType::float8_e8m0fnu,
+     .bytes = 1,
+     .safetensors = "F8_E8M0",
+     .dtype = "torch float8_e8m0fnu"},
     {TensorType::complex64, 8, "C64", "c8", "torch ComplexFloatStorage", 10},
 };
 

@@ -1,5 +1,6 @@
-// Any bytes as a file of torch.save, a state dict or an optimizer, and as the pickle in one whose archive is
-// right, so that what lies behind the CRC is reached. What opens must be readable: no value lies outside its
+// Any bytes as a file of torch.save, a state dict, a module or an optimizer; as the pickle in one whose
+// archive is right, so that what lies behind the CRC is reached; in a file of PyTorch before 1.6; and as the
+// pickle and as the code of a TorchScript program. What opens must be readable: no value lies outside its
 // storage.
 
 #include <string>
@@ -50,5 +51,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_torch_file(whole, key);
     read_torch_optimizer(whole, key);
   }
+  using namespace torch_bytes;
+  read_torch_file(old_torch_file_of(bytes), "");
+  read_torch_file(script_file_of(bytes, kScriptCode), "");
+  read_torch_file(
+      script_file_of(pickle(script_module(text("w") + pickled_tensor() + text("b") + pickled_tensor())),
+                     bytes),
+      "");
   return 0;
 }

@@ -11,7 +11,7 @@
 namespace kindling::pt2_bytes {
 
 inline std::vector<torch_bytes::ZipPart> parts_of_archive(const std::string& bytes) {
-  const ZipArchive archive(source_of_bytes(bytes), "x.pt2", ZipArchive::Deflated::read);
+  const ZipArchive archive(source_of_bytes(bytes), "x.pt2");
   std::vector<torch_bytes::ZipPart> parts;
   for (const ZipEntry& entry : archive.entries())
     parts.push_back({.name = entry.name, .bytes = archive.text(entry, entry.size)});

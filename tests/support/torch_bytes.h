@@ -61,6 +61,36 @@ inline std::string zip_of(const std::vector<ZipPart>& parts, const ZipEnd& end =
          little(end.in_64 ? 0xffffffff : begin, 4) + little(0, 2) + end.behind;
 }
 
+inline std::string deflated(const std::string& bytes) {
+  std::string out(::compressBound(bytes.size()) + 64, '\0');
+  z_stream stream = {};
+  deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  ::deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+// An archive with deflated entries, as other programs write it.
+inline std::string deflated_zip_of(const std::vector<ZipPart>& parts) {
+  std::string bytes, directory;
+  for (const ZipPart& part : parts) {
+    const std::string small = deflated(part.bytes);
+    const std::string fields = little(0, 2) + little(8, 2) + little(0, 4) + little(crc_of(part.bytes), 4) +
+                               little(small.size(), 4) + little(part.directory_size, 4) +
+                               little(part.name.size(), 2) + little(0, 2);
+    directory += "PK\1\2" + little(0, 4) + fields + little(0, 10) + little(bytes.size(), 4) + part.name;
+    bytes += "PK\3\4" + little(0, 2) + fields + part.name + small;
+  }
+  const std::uint64_t begin = bytes.size();
+  return bytes + directory + "PK\5\6" + little(0, 4) + little(parts.size(), 2) + little(parts.size(), 2) +
+         little(directory.size(), 4) + little(begin, 4) + little(0, 2);
+}
+
 // --- the pickle ---
 inline std::string text(std::string_view text) { return "X" + little(text.size(), 4) + std::string(text); }
 inline std::string integer(std::int64_t number) {
@@ -100,5 +130,26 @@ inline std::vector<ZipPart> parts_of(const std::string& pickle) {
           {.name = "x/data/0", .bytes = std::string(reinterpret_cast<const char*>(values), sizeof(values))}};
 }
 inline std::string torch_file_of(const std::string& body) { return zip_of(parts_of(pickle(body))); }
+
+// A file of PyTorch before 1.6 with this pickle and six float32 from 0 on as its storage "0".
+inline std::string old_torch_file_of(const std::string& pickled) {
+  const std::string magic = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+  return magic + pickle(integer(1001)) + pickle("}") + pickled + pickle("]" + text("0") + "a") +
+         little(6, 8) + parts_of("")[1].bytes;
+}
+
+// A TorchScript archive with this pickle and the source code of the module "__torch__.m".
+inline std::string script_file_of(const std::string& pickled, const std::string& code) {
+  std::vector<ZipPart> parts = parts_of(pickled);
+  parts.push_back({.name = "x/constants.pkl", .bytes = pickle(")")});
+  parts.push_back({.name = "x/code/__torch__/m.py", .bytes = code});
+  return zip_of(parts);
+}
+inline const std::string kScriptCode =
+    "class M(Module):\n  __parameters__ = [\"w\", ]\n  __buffers__ = [\"b\", ]\n  w : Tensor\n";
+// An object of M with attributes, which are alternating texts and values.
+inline std::string script_module(const std::string& attributes) {
+  return name("__torch__.m", "M") + ")\x81}(" + attributes + "ub";
+}
 
 }  // namespace kindling::torch_bytes

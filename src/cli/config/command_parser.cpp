@@ -124,10 +124,11 @@ void add_conversions(CLI::App& app, Request& request) {
       ->type_name("WHAT")
       ->excludes(optimizer);
   CLI::App& in = *app.add_subcommand("import", "convert weights from Python, .pt or .safetensors");
-  in.add_option("in", options.in, "state dict written by torch.save or safetensors")
+  in.add_option("in", options.in, "weights written by torch.save, torch.jit.save or safetensors")
       ->required()
       ->type_name("IN");
-  in.add_option("--key", options.key, "dict entry that contains the state dict")->type_name("NAME");
+  in.add_option("--key", options.key, "entry that is the state dict, such as model or model.state_dict")
+      ->type_name("NAME");
   for (CLI::App* command : {&out, &in}) {
     command
         ->add_option("out", options.out,

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/available_memory.h"
 #include "base/error_kind.h"
 #include "formats/tensor_types.h"
 #include "formats/zip/zip_archive.h"
@@ -167,6 +168,19 @@ std::string name_without_ending(const std::string& entry) {
   return entry.ends_with(".npy") ? entry.substr(0, entry.size() - 4) : entry;
 }
 
+// An entry that is 1,032 times as large as its bytes in the file must not take all memory.
+NpyArray npz_array_of(const ZipArchive& archive, const ZipEntry& entry, const std::string& place) {
+  const std::optional<std::size_t> free = entry.is_deflated ? available_memory_bytes() : std::nullopt;
+  if (free && entry.size > *free)
+    refuse_npy(place, "it has " + std::to_string(entry.size) + " bytes",
+               std::to_string(*free) + ", which are free",
+               "use a machine with more memory, or a part of the array");
+  std::string bytes = archive.text(entry, entry.size);
+  NpyStart start = npy_start_of(bytes, bytes.size(), place);
+  start.array.bytes = std::move(bytes.erase(0, start.values));  // in place, not twice in memory
+  return std::move(start.array);
+}
+
 // `names`: nullptr: all.
 std::vector<NpyArray> npz_arrays_of(const ZipArchive& archive, const std::string& place,
                                     const std::set<std::string>* names = nullptr) {
@@ -177,7 +191,7 @@ std::vector<NpyArray> npz_arrays_of(const ZipArchive& archive, const std::string
       arrays.push_back({.name = name});
       continue;
     }
-    NpyArray array = parse_npy(archive.text(entry, entry.size), place + ", array '" + one_line(name) + "'");
+    NpyArray array = npz_array_of(archive, entry, place + ", array '" + one_line(name) + "'");
     array.name = name;
     arrays.push_back(std::move(array));
   }
@@ -206,21 +220,21 @@ NpyArray read_npy(const std::filesystem::path& path) {
 
 std::vector<NpyArray> parse_npz(std::string bytes, const std::string& place) {
   return with_errors_as<DataError>([&] {
-    return npz_arrays_of(ZipArchive(source_of_bytes(std::move(bytes)), place, ZipArchive::Deflated::read),
-                         place);
+    return npz_arrays_of(
+        ZipArchive(source_of_bytes(std::move(bytes)), place, ZipArchive::Inflation::of_deflate), place);
   });
 }
 
 std::vector<NpyArray> read_npz(const std::filesystem::path& path, const std::set<std::string>& names) {
   return with_errors_as<DataError>([&] {
-    return npz_arrays_of(ZipArchive(source_of(path), path.string(), ZipArchive::Deflated::read),
+    return npz_arrays_of(ZipArchive(source_of(path), path.string(), ZipArchive::Inflation::of_deflate),
                          path.string(), &names);
   });
 }
 
 std::vector<NpyArray> read_npz(const std::filesystem::path& path) {
   return with_errors_as<DataError>([&] {
-    return npz_arrays_of(ZipArchive(source_of(path), path.string(), ZipArchive::Deflated::read),
+    return npz_arrays_of(ZipArchive(source_of(path), path.string(), ZipArchive::Inflation::of_deflate),
                          path.string());
   });
 }

@@ -328,9 +328,7 @@ Pt2File Pt2File::of_bytes(std::string bytes, const std::string& place) {
 }
 
 Pt2File::Pt2File(ByteSource source, const std::string& place)
-    : archive_(std::move(source), place, ZipArchive::Deflated::read),
-      place_(place),
-      root_(root_of_pt2(archive_, place)) {
+    : archive_(std::move(source), place), place_(place), root_(root_of_pt2(archive_, place)) {
   check_format();
   const std::string where = place_ + ", " + std::string(kModelEntry);
   const nlohmann::json model = parse_json(text_of(kModelEntry), where);

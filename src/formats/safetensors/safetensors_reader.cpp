@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error_kind.h"
+#include "formats/file_start.h"
 #include "formats/safetensors/safetensors_layout.h"
 #include "formats/tensor_types.h"
 #include "kindling/base/checksum.h"
@@ -288,6 +289,14 @@ SafetensorsIndex parse_header(std::string_view header, std::size_t file_bytes, c
   return index;
 }
 
+// Throws CheckpointError for a well-known file of another kind, whose first bytes are no length of a header.
+void check_start(std::string_view start, const std::string& place) {
+  if (start.size() > kLengthBytes && start[kLengthBytes] == '{') return;
+  if (const KnownStart known = known_start(start); !known.found.empty())
+    throw CheckpointError(
+        {.place = place, .found = known.found, .wanted = "a safetensors file", .remedy = known.remedy});
+}
+
 // Small enough that a piece is still in the processor's cache when it is checksummed.
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 18;
 
@@ -351,8 +360,9 @@ SafetensorsIndex parse_safetensors(std::string_view bytes, const std::string& pl
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
   with_errors_as<CheckpointError>([&] {
     file_ = std::make_shared<const InputFile>(path);
-    std::string start(std::min(file_->size(), kLengthBytes), '\0');
+    std::string start(std::min(file_->size(), kKnownStartBytes), '\0');
     file_->read(0, start.data(), start.size());
+    check_start(start, path.string());
     std::string header(checked_header_bytes(start, file_->size(), path.string()), '\0');
     file_->read(kLengthBytes, header.data(), header.size());
     index_ = parse_header(header, file_->size(), path.string());

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "formats/tensor_types.h"
-#include "formats/torch/pickle.h"
+#include "formats/torch/pickle_names.h"
 #include "formats/zip/zip_writer.h"
 
 namespace kindling {

@@ -1,8 +1,8 @@
 #include "formats/torch/torch_tensor_list.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "base/utf8.h"
 #include "formats/tensor_types.h"
@@ -18,14 +18,15 @@ constexpr std::size_t kMaxTimesShared = 256;  // or a file of a megabyte could a
 // One tensor: its values from the pickle as validated numbers.
 class TensorReader {
  public:
-  TensorReader(const Pickle& pickle, const TorchStorages& storages, const std::string& place,
-               std::string_view name)
-      : pickle_(pickle), storages_(storages), place_(place), name_(name) {}
+  TensorReader(const TorchContainer& file, const PythonSource& python, std::string_view name)
+      : pickle_(*file.pickle), file_(file), python_(python), name_(name) {}
 
   TorchTensor read(const PickleValue& value) const {
     TorchTensor tensor{.name = std::string(name_)};
     if (!is_utf8(name_)) refuse("its name is not valid UTF-8");
-    const std::size_t values = take_storage(pickle_[value.items[0]], tensor);
+    if (value.kind != PickleValue::Kind::tensor)
+      refuse("it is " + described(pickle_, value), "a dense tensor", conversion());
+    const std::size_t values = take_storage(value, tensor);
     tensor.shape = sizes(pickle_[value.items[1]]);
     tensor.strides = sizes(pickle_[value.items[2]]);
     if (tensor.shape.size() != tensor.strides.size() || tensor.shape.size() > kMaxTensorRank)
@@ -38,24 +39,45 @@ class TensorReader {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& found) const {
-    refuse_torch(place_, ", tensor " + quoted_key(name_), found);
+  [[noreturn]] void refuse(const std::string& found, const std::string& wanted = "",
+                           const std::string& remedy = kDamagedTorchFile) const {
+    throw CheckpointError({.place = file_.place + ", tensor " + quoted_key(name_),
+                           .found = found,
+                           .wanted = wanted,
+                           .remedy = remedy});
+  }
+  std::string conversion() const { return conversion_in_python(file_.place, python_); }
+
+  // The type is the storage's, or that of a name such as torch.float8_e4m3fn.
+  TensorType type_of(const PickleValue& value) const {
+    const bool has_dtype = value.items.size() > 3;
+    const PickleValue& name = pickle_[has_dtype ? value.items[3] : pickle_[value.items[0]].items[0]];
+    const TensorTypeRow* const row =
+        name.items.empty()
+            ? tensor_type_with(has_dtype ? &TensorTypeRow::dtype : &TensorTypeRow::storage, name.text)
+            : nullptr;
+    if (row == nullptr)
+      refuse("its type " + json_string(name_text(pickle_, name)) + " is not supported",
+             "bool, an integer, a floating-point type or complex64", conversion());
+    return row->type;
   }
 
   // Returns the number of the storage's values.
-  std::size_t take_storage(const PickleValue& storage, TorchTensor& tensor) const {
-    const std::string_view type = pickle_[storage.items[0]].text;
-    tensor.type = tensor_type_with(&TensorTypeRow::storage, type)->type;
-    const auto found = storages_.find(storage.text);
-    if (found == storages_.end())
-      refuse("its storage " + quoted_key(storage.text) + " is not in the archive");
+  std::size_t take_storage(const PickleValue& value, TorchTensor& tensor) const {
+    const PickleValue& storage = pickle_[value.items[0]];
+    tensor.type = type_of(value);
+    const auto found = file_.by_key.find(storage.text);
+    if (found == file_.by_key.end())
+      refuse("its storage " + quoted_key(storage.text) + " is not in the file");
     tensor.storage = found->second.index;
-    const std::size_t values = found->second.size_bytes / size_of(tensor.type);
+    const bool counts_bytes = value.items.size() > 3;
+    const std::size_t unit = counts_bytes ? 1 : size_of(tensor.type),
+                      values = found->second.size_bytes / unit;
     if (storage.integer < 0 || static_cast<std::size_t>(storage.integer) != values ||
-        values * size_of(tensor.type) != found->second.size_bytes)
+        values * unit != found->second.size_bytes)
       refuse("its storage has " + std::to_string(found->second.size_bytes) + " bytes, not " +
              std::to_string(storage.integer) + " values");
-    return values;
+    return found->second.size_bytes / size_of(tensor.type);
   }
 
   std::vector<std::int64_t> sizes(const PickleValue& tuple) const {
@@ -74,9 +96,6 @@ class TensorReader {
     const std::optional<std::size_t> bytes = bytes_of(tensor.type, tensor.shape);
     if (!bytes) refuse("its shape overflows");
     if (*bytes == 0) return;
-    if (*bytes > values * size_of(tensor.type))
-      refuse("it has more values than its storage: " + std::to_string(*bytes / size_of(tensor.type)) +
-             " of " + std::to_string(values));
     if (tensor.offset >= values) refuse("it starts after its storage");
     std::size_t left = values - 1 - tensor.offset;  // values of the storage after the current one
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -88,56 +107,27 @@ class TensorReader {
   }
 
   const Pickle& pickle_;
-  const TorchStorages& storages_;
-  const std::string& place_;
+  const TorchContainer& file_;
+  const PythonSource& python_;
   std::string_view name_;
 };
 
 }  // namespace
 
-std::string conversion_in_python(const std::string& place) { return conversions_in_python(place).of_tensors; }
-
-PickleRemedies conversions_in_python(const std::string& place) {
-  const std::filesystem::path file = std::filesystem::path(place).filename();
-  const std::string in = json_string(file.string()),
-                    out = json_string(std::filesystem::path(file).replace_extension(".safetensors").string());
-  const auto load = [&](const char* weights_only) {
-    return "import torch, safetensors.torch; sd = torch.load(" + in +
-           ", map_location=\"cpu\", weights_only=" + weights_only + "); ";
-  };
-  const auto save = [&](const char* tensor) {
-    return std::string("safetensors.torch.save_file({name: ") + tensor +
-           ".contiguous().clone() for name, t in sd.items() if torch.is_tensor(t)}, " + out + ")";
-  };
-  return {.of_tensors = "convert it in Python: " + load("True") + save("t"),
-          .of_complex = "convert it in Python: " + load("True") +
-                        save("(t.to(torch.complex64) if t.is_complex() else t)"),
-          .of_objects =
-              "convert it in Python, which runs code of the file, so only if you trust it: " + load("False") +
-              "sd = sd.state_dict() if hasattr(sd, \"state_dict\") else sd; " + save("t")};
-}
-
-std::string quoted_key(std::string_view key) { return json_string(key.substr(0, 100)); }
-
-void refuse_torch(const std::string& place, const std::string& where, const std::string& found,
-                  const std::string& wanted) {
-  throw CheckpointError(
-      {.place = place + where, .found = found, .wanted = wanted, .remedy = conversion_in_python(place)});
-}
-
-TorchTensorList::TorchTensorList(const Pickle& pickle, const TorchStorages& storages,
-                                 const std::string& place)
-    : pickle_(pickle), storages_(storages), place_(place) {
-  for (const auto& [_, storage] : storages) stored_ += storage.size_bytes;
+TorchTensorList::TorchTensorList(const TorchContainer& file, PythonSource python)
+    : file_(file), python_(std::move(python)) {
+  for (const auto& [_, storage] : file.by_key) stored_ += storage.size_bytes;
 }
 
 void TorchTensorList::add(std::string_view name, const PickleValue& tensor) {
-  tensors_.push_back(TensorReader(pickle_, storages_, place_, name).read(tensor));
-  if (!names_.insert(tensors_.back().name).second)
-    refuse_torch(place_, ", tensor " + quoted_key(name), "its name appears twice");
+  const auto refuse = [&](const std::string& found) {
+    throw CheckpointError(
+        {.place = file_.place + ", tensor " + quoted_key(name), .found = found, .remedy = kDamagedTorchFile});
+  };
+  tensors_.push_back(TensorReader(file_, python_, name).read(tensor));
+  if (!names_.insert(tensors_.back().name).second) refuse("its name appears twice");
   named_ += tensors_.back().size_bytes();
-  if (named_ > kMaxTimesShared * stored_)
-    refuse_torch(place_, ", tensor " + quoted_key(name), "tensors share storages too often");
+  if (named_ > kMaxTimesShared * stored_) refuse("tensors share storages too often");
 }
 
 }  // namespace kindling

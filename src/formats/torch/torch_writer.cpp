@@ -7,7 +7,7 @@
 #include "base/error_kind.h"
 #include "base/utf8.h"
 #include "formats/tensor_types.h"
-#include "formats/torch/pickle.h"
+#include "formats/torch/pickle_names.h"
 #include "formats/torch/pickle_text.h"
 #include "formats/zip/zip_writer.h"
 #include "kindling/base/error.h"

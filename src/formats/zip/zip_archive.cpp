@@ -104,7 +104,8 @@ bool Inflater::has_ended() {
 constexpr std::size_t kMaxDirectoryBytes = std::size_t{1} << 26;
 constexpr std::size_t kCrcPieceBytes = std::size_t{1} << 18;
 constexpr std::uint64_t kDeflateMethod = 8;
-constexpr std::size_t kMaxInflation = 100;  // for the whole archive; deflate itself reaches 1,032
+constexpr std::size_t kMaxInflation = 100;   // for the whole archive
+constexpr std::size_t kDeflateRatio = 1032;  // deflate's own limit (zlib's technical notes)
 
 [[noreturn]] void refuse_zip(const std::string& where, const std::string& found,
                              const std::string& wanted = "") {
@@ -113,15 +114,6 @@ constexpr std::size_t kMaxInflation = 100;  // for the whole archive; deflate it
                          .wanted = wanted,
                          .remedy = "the file is damaged: copy it again, or "
                                    "save it again"});
-}
-
-[[noreturn]] void refuse_compressed(const std::string& where) {
-  throw CheckpointError(
-      {.place = where,
-       .found = "it is compressed, like the code of TorchScript programs",
-       .wanted = "stored entries, as torch.save writes them",
-       .remedy = "save the program's values in Python: torch.save(torch.jit.load(FILE).state_dict(), "
-                 "\"weights.pt\")"});
 }
 
 // Reads consecutive numbers; running out of bytes is an error.
@@ -239,7 +231,7 @@ void check_zip_name(std::string_view name, const std::string& where) {
     refuse_zip(where, "the entry's name " + json_string(name.substr(0, 100)) + " points outside the archive");
 }
 
-ListedEntry listed_entry(ZipFields& fields, const std::string& where, ZipArchive::Deflated deflated) {
+ListedEntry listed_entry(ZipFields& fields, const std::string& where) {
   fields.expect(kDirectorySignature, 4, "an entry's signature");
   fields.text(4);  // versions
   ListedEntry listed{.flags = fields.number(2)};
@@ -256,8 +248,10 @@ ListedEntry listed_entry(ZipFields& fields, const std::string& where, ZipArchive
   take_zip64(ZipFields(fields.text(extra_bytes), where), where, size, packed, header);
   check_zip_name(listed.entry.name, where);
   const std::string entry_place = where + ", entry " + json_string(listed.entry.name.substr(0, 100));
-  listed.entry.is_deflated = method == kDeflateMethod && deflated == ZipArchive::Deflated::read;
-  if (method != 0 && !listed.entry.is_deflated) refuse_compressed(entry_place);
+  listed.entry.is_deflated = method == kDeflateMethod;
+  if (method != 0 && method != kDeflateMethod)
+    refuse_zip(entry_place, "it is compressed by method " + std::to_string(method),
+               "deflate, or no compression");
   const std::uint64_t level_flags = listed.entry.is_deflated ? 0x6 : 0;  // the compression level
   if ((listed.flags & ~(std::uint64_t{kUtf8Flag | kSizesBehindFlag} | level_flags)) != 0)
     refuse_zip(entry_place, "it is encrypted or has unsupported flags");
@@ -300,6 +294,15 @@ void check_zip_overlaps(std::span<const ListedEntry> sorted, const std::string& 
   }
 }
 
+void check_deflate_ratio(std::span<const ListedEntry> entries, const std::string& place) {
+  for (const auto& [entry, flags, header] : entries)
+    if (entry.is_deflated && entry.size / kDeflateRatio > entry.packed_size)
+      refuse_zip(place + ", entry " + json_string(entry.name.substr(0, 100)),
+                 "it has " + std::to_string(entry.size) + " bytes, and " + std::to_string(entry.packed_size) +
+                     " compressed ones",
+                 "at most " + std::to_string(kDeflateRatio) + " times as many");
+}
+
 void check_inflation(std::span<const ListedEntry> entries, std::size_t source_bytes,
                      const std::string& place) {
   std::size_t left = source_bytes * kMaxInflation;
@@ -326,7 +329,7 @@ ByteSource source_of_bytes(std::string bytes) {
           }};
 }
 
-ZipArchive::ZipArchive(ByteSource source, std::string place, Deflated deflated)
+ZipArchive::ZipArchive(ByteSource source, std::string place, Inflation inflation)
     : source_(std::move(source)), place_(std::move(place)) {
   const ZipDirectory directory = find_directory(source_, place_);
   if (directory.begin > directory.end || directory.size != directory.end - directory.begin)
@@ -338,13 +341,14 @@ ZipArchive::ZipArchive(ByteSource source, std::string place, Deflated deflated)
   ZipFields fields(bytes, place_);
   std::vector<ListedEntry> listed;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
-    listed.push_back(listed_entry(fields, place_, deflated));
+    listed.push_back(listed_entry(fields, place_));
     find_bytes(source_, listed.back(), directory.begin, place_);
   }
   if (!fields.empty()) refuse_zip(place_, "the zip directory continues after its entries");
   std::ranges::stable_sort(listed, {}, &ListedEntry::header);
   check_zip_overlaps(listed, place_);
-  check_inflation(listed, source_.size, place_);
+  check_deflate_ratio(listed, place_);
+  if (inflation == Inflation::hundredfold) check_inflation(listed, source_.size, place_);
   for (ListedEntry& one : listed) entries_.push_back(std::move(one.entry));
 }
 

@@ -45,12 +45,14 @@ struct ZipEntry {
   bool is_deflated = false;
 };
 
-// The directory has been validated: entries are within the source and do not overlap, names are distinct, and
-// deflated entries are, together, at most a hundred times as large as the source.
+// The directory has been validated: entries are within the source and do not overlap, and names are distinct.
 class ZipArchive {
  public:
-  enum class Deflated { refused, read };
-  ZipArchive(ByteSource source, std::string place, Deflated deflated = Deflated::refused);
+  // How large deflated entries may be: together a hundred times the source, or each as large as deflate can
+  // make it of its bytes. The former is a limit for reading everything; with the latter, the caller checks
+  // what it reads against the memory.
+  enum class Inflation { hundredfold, of_deflate };
+  ZipArchive(ByteSource source, std::string place, Inflation inflation = Inflation::hundredfold);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }  // in the order of their positions
   const ZipEntry* find(std::string_view name) const;                 // nullptr: no such entry

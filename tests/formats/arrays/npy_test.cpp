@@ -9,6 +9,7 @@
 #include "kindling/base/file.h"
 #include "kindling/formats/npz.h"
 #include "support/scratch.h"
+#include "support/torch_bytes.h"
 
 namespace kindling {
 namespace {
@@ -66,6 +67,22 @@ std::string npy(const std::string& dict, std::size_t num_bytes) {
 
 std::string npy_refusal(const std::string& bytes) {
   return error_text<DataError>([&] { parse_npy(bytes, "a.npy"); });
+}
+
+// Masks and one-hot labels are compressed more than 100 to 1; deflate's own limit is 1,032.
+TEST(Npy, ReadsArchivesAsCompressedAsDeflateCan) {
+  const std::string masks = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (4000000,), }", 4'000'000);
+  std::vector<torch_bytes::ZipPart> parts = {{.name = "x.npy", .bytes = masks}};
+  const std::string bytes = torch_bytes::deflated_zip_of(parts);
+  ASSERT_GT(masks.size(), 900 * bytes.size());
+  const std::vector<NpyArray> arrays = parse_npz(bytes, "a.npz");
+  ASSERT_EQ(arrays.size(), 1u);
+  EXPECT_EQ(arrays[0].bytes, std::string(4'000'000, '\1'));
+  parts[0].directory_size = 1100 * bytes.size();
+  EXPECT_NE(error_text<DataError>([&] {
+              parse_npz(torch_bytes::deflated_zip_of(parts), "a.npz");
+            }).find("a.npz, entry \"x.npy\": it has " + std::to_string(1100 * bytes.size()) + " bytes, and "),
+            std::string::npos);
 }
 
 TEST(Npy, ReadsHeadersOfOtherWriters) {

@@ -82,39 +82,8 @@ TEST_F(Pt2, WritesACopyWithOtherValues) {
   EXPECT_EQ(changed, 1);
 }
 
-std::string deflated(const std::string& bytes) {
-  std::string out(::compressBound(bytes.size()) + 64, '\0');
-  z_stream stream = {};
-  deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  ::deflate(&stream, Z_FINISH);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
-
-// An archive with deflated entries, as other programs write it.
-std::string packed(const std::vector<torch_bytes::ZipPart>& parts) {
-  using torch_bytes::little;
-  std::string bytes, directory;
-  for (const torch_bytes::ZipPart& part : parts) {
-    const std::string small = deflated(part.bytes);
-    const std::string fields = little(0, 2) + little(8, 2) + little(0, 4) +
-                               little(torch_bytes::crc_of(part.bytes), 4) + little(small.size(), 4) +
-                               little(part.directory_size, 4) + little(part.name.size(), 2) + little(0, 2);
-    directory += "PK\1\2" + little(0, 4) + fields + little(0, 10) + little(bytes.size(), 4) + part.name;
-    bytes += "PK\3\4" + little(0, 2) + fields + part.name + small;
-  }
-  const std::uint64_t begin = bytes.size();
-  return bytes + directory + "PK\5\6" + little(0, 4) + little(parts.size(), 2) + little(parts.size(), 2) +
-         little(directory.size(), 4) + little(begin, 4) + little(0, 2);
-}
-
 TEST_F(Pt2, ReadsDeflatedEntries) {
-  const Pt2File file = Pt2File::of_bytes(packed(parts_of_archive(whole_)), "x.pt2");
+  const Pt2File file = Pt2File::of_bytes(torch_bytes::deflated_zip_of(parts_of_archive(whole_)), "x.pt2");
   const Pt2File stored = Pt2File::of_bytes(whole_, "x.pt2");
   EXPECT_EQ(file.program().nodes.size(), stored.program().nodes.size());
   for (std::size_t i = 0; i < file.num_storages(); ++i)
@@ -127,13 +96,15 @@ TEST_F(Pt2, RefusesDeflatedEntriesWithWrongSizes) {
     auto lying = parts;
     lying[0].directory_size = size;
     const std::string text = error_text<CheckpointError>([&] {
-      const Pt2File file = Pt2File::of_bytes(packed(lying), "x.pt2");
+      const Pt2File file = Pt2File::of_bytes(torch_bytes::deflated_zip_of(lying), "x.pt2");
       for (std::size_t i = 0; i < file.num_storages(); ++i) bytes_of_storage(file, i);
     });
     EXPECT_NE(text, "(no error)") << size;
   }
   parts.push_back({.name = "program/bomb", .bytes = std::string(std::size_t{64} << 20, '\0')});
-  EXPECT_NE(refusal(packed(parts)).find("more than a hundred times as large as the file"), std::string::npos);
+  EXPECT_NE(
+      refusal(torch_bytes::deflated_zip_of(parts)).find("more than a hundred times as large as the file"),
+      std::string::npos);
 }
 
 TEST_F(Pt2, RefusesOtherFormatsAndVersions) {

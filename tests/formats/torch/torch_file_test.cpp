@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -81,9 +82,11 @@ TEST(TorchFile, ReadsTheStateDictUnderAKey) {
         "load_state_file";
     EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile{path}; }),
               path.string() + ": the file's object is not a state dict" + rest);
-    for (const char* key : {"net", "epoch", "optimizer"})
+    for (const auto& [key, found] : {std::pair{"net", "there is no entry with"},
+                                     {"epoch", "there is no state dict under"},
+                                     {"optimizer", "there is no state dict under"}})
       EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile(path, key); }),
-                path.string() + ": there is no state dict under the key \"" + key + "\"" + rest);
+                path.string() + ": " + found + " the key \"" + key + "\"" + rest);
   }
 }
 
@@ -97,23 +100,106 @@ TEST(TorchFile, ListsTheKeysOfSeveralStateDicts) {
   EXPECT_EQ(torch_refusal(torch_file_of(two), "b"), "(no error)");
 }
 
-TEST(TorchFile, DescribesFilesThatAreNotStateDicts) {
+// The same Linear(2, 2) in the format before 1.6, as a whole module, and as a TorchScript program.
+TEST(TorchFile, ReadsOldFilesModulesAndPrograms) {
+  const SafetensorsFile wanted(kFixtures / "expected" / "nested.safetensors");
+  for (const std::string version : kVersions)
+    for (const char* name : {"before_1_6.pt", "module.pt", "script.pt"}) {
+      SCOPED_TRACE(version + " " + name);
+      const std::filesystem::path path = kFixtures / version / name;
+      expect_holds(TorchFile(path), wanted);
+      expect_holds(TorchFile::of_bytes(read_file(path, 100'000), "x"), wanted);
+    }
+}
+
+// Tensors outside of the only state dict could be what the user wants.
+TEST(TorchFile, NeedsNoKeyIfOneStateDictHasAllTensors) {
+  using namespace torch_bytes;
+  const std::string state = dict("w", pickled_tensor());
+  const auto file_of = [&](const std::string& beside) {
+    return torch_file_of("}(" + text("epoch") + integer(3) + text("model") + dict("state_dict", state) +
+                         text("x") + beside + "u");
+  };
+  EXPECT_EQ(TorchFile::of_bytes(file_of("N"), "x.pt").tensors().size(), 1u);
+  EXPECT_EQ(
+      torch_refusal(file_of(pickled_tensor())),
+      "x.pt: the file's object is not a state dict; expected: the key \"model.state_dict\", which is a state "
+      "dict; pass the key: --key of kindling import, or the key of load_state_file");
+  EXPECT_EQ(torch_refusal(file_of(pickled_tensor()), "model.state_dict"), "(no error)");
+  EXPECT_EQ(torch_refusal(file_of(pickled_tensor()), "model"),
+            "x.pt: there is no state dict under the key \"model\"; expected: the key \"model.state_dict\", "
+            "which is "
+            "a state dict; pass the key: --key of kindling import, or the key of load_state_file");
+}
+
+TEST(TorchFile, NamesTheEntriesThatAreNotTensors) {
+  using namespace torch_bytes;
+  const TorchFile file = TorchFile::of_bytes(torch_file_of("}(" + text("w") + pickled_tensor() + text("n") +
+                                                           integer(3) + text("f") + name("os", "f") + ")Ru"),
+                                             "x.pt");
+  EXPECT_EQ(file.tensors().size(), 1u);
+  EXPECT_EQ(file.skipped(), (std::vector<std::string>{"\"n\" (a number)", "\"f\" (an object of \"os.f\")"}));
+}
+
+// The packed parameters of a quantized layer are a tuple of tensors.
+TEST(TorchFile, RefusesToLoseTensors) {
+  using namespace torch_bytes;
+  const std::string tuple = pickled_tensor() + "\x85", other = name("x", "Y") + tuple + "R";
+  for (const std::string& lost : {tuple, other, dict("v", tuple)}) {
+    const std::string refusal =
+        torch_refusal(torch_file_of("}(" + text("w") + pickled_tensor() + text("p") + lost + "u"));
+    EXPECT_EQ(refusal.find("x.pt: its entry \"p\" contains tensors and is not one"), 0u) << refusal;
+  }
+  const std::string number =
+      torch_refusal(torch_file_of("}(" + text("w") + pickled_tensor() + integer(1) + pickled_tensor() + "u"));
+  EXPECT_EQ(number.find("x.pt: its entry 1 contains tensors and is not one"), 0u) << number;
+}
+
+// Callbacks of Lightning have states with tensors of one value each.
+TEST(TorchFile, SuggestsNoKeysOfSingleNumbers) {
+  using namespace torch_bytes;
+  const std::string number = pickled_tensor({.sizes = {}, .strides = {}});
+  const std::string two = "}(" + text("weights") + dict("w", pickled_tensor()) + text("callback") +
+                          dict("best_score", number) + "u";
+  EXPECT_NE(torch_refusal(torch_file_of(two)).find("expected: the key \"weights\", which"), std::string::npos)
+      << torch_refusal(torch_file_of(two));
+  EXPECT_EQ(torch_refusal(torch_file_of(two), "callback"), "(no error)");
+}
+
+// A value that a tensor's function takes may change the tensor.
+TEST(TorchFile, RefusesTensorsThatOthersMake) {
+  using namespace torch_bytes;
+  const std::string tensor = pickled_tensor(), foreign = name("x", "Y");
+  const std::pair<std::string, std::string> cases[] = {
+      {name("torch._utils", "_rebuild_qtensor") + tensor + "\x85R", "_rebuild_qtensor"},
+      {name("torch._utils", "_rebuild_sparse_tensor") + tensor + "\x85R", "_rebuild_sparse_tensor"},
+      {name("torch._tensor", "_rebuild_from_type_v2") + "(" + name("torch._utils", "_rebuild_tensor_v2") +
+           foreign + ")}tR",
+       "_rebuild_from_type_v2"},
+      {name("torch._utils", "_rebuild_parameter") + "(" + tensor + "\x88" + foreign + "tR",
+       "_rebuild_parameter"},
+      {tensor + "(" + tensor + "tb", "__setstate__"}};
+  for (const auto& [value, function] : cases)
+    EXPECT_EQ(torch_refusal(torch_file_of(dict("w", value)))
+                  .find("x.pt, tensor \"w\": it is a tensor made by \"" + function +
+                        "\"; expected: a dense tensor; convert"),
+              0u)
+        << torch_refusal(torch_file_of(dict("w", value)));
+}
+
+TEST(TorchFile, DescribesFilesWithoutWeights) {
   using namespace torch_bytes;
   const auto expect_says = [](const std::string& text, const std::string& found) {
     EXPECT_NE(text.find(found), std::string::npos) << text;
   };
-  for (const std::string version : kVersions) {
-    const auto refusal_of = [&](const char* name) {
-      return error_text<CheckpointError>([&] { TorchFile(kFixtures / version / name); });
-    };
-    expect_says(refusal_of("before_1_6.pt"), "it has the format of PyTorch before 1.6");
-    expect_says(refusal_of("module.pt"),
-                "it names \"torch.nn.modules.linear.Linear\", which does not occur in state dicts");
-    expect_says(refusal_of("script.pt"), "it is compressed, like the code of TorchScript programs");
-  }
-  expect_says(torch_refusal(torch_file_of(integer(3))), "x.pt: it contains a number; expected: a state dict");
-  expect_says(torch_refusal(torch_file_of(dict("epoch", integer(3)))),
-              "x.pt, entry \"epoch\": it is a number");
+  expect_says(torch_refusal(torch_file_of(integer(3))),
+              "x.pt: it contains no tensors, only a number; expected: a state dict");
+  expect_says(torch_refusal(torch_file_of("}")), "x.pt: it contains no tensors, only a dict");
+  expect_says(torch_refusal(torch_file_of(dict("a", "}")), "a"),
+              "x.pt, \"a\": it contains no tensors, only a dict");
+  expect_says(torch_refusal(torch_file_of(dict("epoch", integer(3))), "x"),
+              "there is no entry with the key \"x\"");
+  expect_says(torch_refusal(torch_file_of(pickled_tensor())), "x.pt: it is a tensor; expected: a state dict");
   expect_says(torch_refusal("something else"), "it does not begin like a file of torch.save");
   expect_says(torch_refusal(""), "it does not begin like a file of torch.save");
   std::vector<ZipPart> big = parts_of(pickle(dict("w", pickled_tensor())));
@@ -123,23 +209,73 @@ TEST(TorchFile, DescribesFilesThatAreNotStateDicts) {
             0u);
 }
 
-TEST(TorchFile, SuggestsPythonCodeThatConvertsRefusedFiles) {
+TEST(TorchFile, NamesOtherFilesByTheirFirstBytes) {
+  const Scratch scratch;
+  const std::pair<std::string, std::string> cases[] = {
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 10\n", "it is a Git LFS pointer"},
+      {"<!DOCTYPE html>\n<html>", "it is an HTML page"},
+      {"\n <HTML><head>", "it is an HTML page"},
+      {"<?xml version=\"1.0\"?><Error>", "it is an XML page"},
+      {std::string("\x1f\x8b\x08\0\0\0\0\0\0\0", 10), "it is compressed by gzip"},
+      {std::string("\x80\x04\x95\x1d\0\0\0\0\0\0\0}\x94.", 14), "it is a plain Python pickle"},
+      {"\x89HDF\r\n\x1a\n12345678", "it is an HDF5 file"},
+      {std::string("x/") + std::string(255, '\0') + "ustar  ", "it is a tar archive"}};
+  for (const auto& [bytes, found] : cases) {
+    EXPECT_EQ(torch_refusal(bytes).find("x.pt: " + found), 0u) << torch_refusal(bytes);
+    write_file_atomically(scratch / "x.safetensors", bytes);
+    const std::string refusal =
+        error_text<CheckpointError>([&] { SafetensorsFile{scratch / "x.safetensors"}; });
+    EXPECT_NE(refusal.find("x.safetensors: " + found), std::string::npos) << refusal;
+  }
+}
+
+// --- compared with Python ---
+
+// Each kind of checkpoint that people share (make_checkpoints.py), bit-identical to torch.load's values.
+TEST(TorchFile, ReadsEachKindOfCheckpoint) {
+  const std::string python = python_with_torch();
+  if (python.empty()) GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
+  const Scratch scratch;
+  const std::string program = (kFixtures.parent_path() / "torch" / "make_checkpoints.py").string(),
+                    list = (scratch / "list").string();
+  ASSERT_EQ(std::system((python + " '" + program + "' '" + scratch.folder().string() + "' >'" + list +
+                         "' 2>'" + list + ".log'")
+                            .c_str()),
+            0)
+      << read_file(list + ".log", 100'000);
+  std::istringstream lines(read_file(list, 100'000));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    SCOPED_TRACE(line);
+    std::istringstream words(line);
+    std::string file, expected, key;
+    words >> file >> expected >> key;
+    expect_holds(TorchFile(scratch / file, key), SafetensorsFile(scratch / expected));
+  }
+  EXPECT_GE(count, 40);
+}
+
+TEST(TorchFile, SuggestsPythonCodeThatConvertsRefusedTensors) {
   using namespace torch_bytes;
+  const std::string sparse = name("torch._utils", "_rebuild_sparse_tensor") + pickled_tensor() + "\x85R";
+  const auto code = [](const std::string& suffix, const std::string& weights_only) {
+    return "import torch, safetensors.torch; sd = torch.load(\"x.pt\", map_location=\"cpu\", weights_only=" +
+           weights_only + ")" + suffix +
+           "; dense = lambda t: t.dequantize() if t.is_quantized else t.to(torch.complex64) if "
+           "t.is_complex() else "
+           "t.to_dense(); safetensors.torch.save_file({name: "
+           "dense(t).resolve_conj().resolve_neg().contiguous().clone() for name, t in sd.items() if "
+           "torch.is_tensor(t)}, \"x.safetensors\")";
+  };
+  const std::string found =
+      "x.pt, tensor \"w\": it is a tensor made by \"_rebuild_sparse_tensor\"; expected: a dense tensor; "
+      "convert it in "
+      "Python";
+  EXPECT_EQ(torch_refusal(torch_file_of(dict("w", sparse))), found + ": " + code("", "True"));
+  const std::string two = "}(" + text("model") + dict("w", sparse) + text("x") + name("os", "system") + "u";
   EXPECT_EQ(
-      torch_refusal(torch_file_of(name("os", "system"))),
-      "x.pt, data.pkl, byte 2: it names \"os.system\", which does not occur in state dicts; expected: "
-      "tensors, numbers "
-      "and strings in dicts; convert it in Python, which runs code of the file, so only if you trust it: "
-      "import torch, safetensors.torch; sd = torch.load(\"x.pt\", map_location=\"cpu\", "
-      "weights_only=False); sd = sd.state_dict() if hasattr(sd, \"state_dict\") else sd; "
-      "safetensors.torch.save_file({name: t.contiguous().clone() for name, t in sd.items() if "
-      "torch.is_tensor(t)}, \"x.safetensors\")");
-  const std::string refusal = torch_refusal(torch_file_of(name("torch._utils", "_rebuild_tensor_v3")));
-  EXPECT_NE(
-      refusal.find("dicts; convert it in Python: import torch, safetensors.torch; sd = torch.load(\"x.pt\", "
-                   "map_location=\"cpu\", weights_only=True); safetensors.torch.save_file("),
-      std::string::npos)
-      << refusal;
+      torch_refusal(torch_file_of(two), "model"),
+      found + ", which runs code of the file, so only if you trust it: " + code("[\"model\"]", "False"));
 }
 
 // The line after "import", as a user would paste it.
@@ -153,27 +289,49 @@ TEST(TorchFile, TellsThePythonThatWorksWhenPasted) {
     write_file_atomically(scratch / "run.py", program);
     return std::system(("cd '" + folder + "' && " + python + " run.py >log 2>&1").c_str());
   };
-  ASSERT_EQ(run("import torch\nw = torch.tensor([1.0, 2.0])\n"
-                "torch.save(torch.nn.Sequential(torch.nn.Linear(2, 3)), 'module.pt')\n"
-                "torch.save({'w': w.to(torch.float8_e4m3fn), 'n': 3}, 'float8.pt')\n"
+  ASSERT_EQ(run("import torch, fractions\nw = torch.tensor([1.0, 2.0])\n"
+                "q = torch.quantize_per_tensor(w, 0.5, 0, torch.qint8)\n"
+                "torch.save({'w': q, 'x': w, 'n': 3}, 'quantized.pt')\n"
+                "torch.save({'w': w.to_sparse(), 'x': w}, 'sparse.pt')\n"
                 "torch.save({'w': w.to(torch.complex128), 'x': w}, 'complex.pt')\n"
-                "torch.save({'w': w.to(torch.complex64)}, 'read.pt')\n"),
+                "torch.save({'w': w.to(torch.complex64).conj(), 'x': w}, 'conjugate.pt')\n"
+                "torch.save({'w': w.to_sparse(), 'x': w}, 'old.pt', _use_new_zipfile_serialization=False)\n"
+                "torch.save({'m': {'w': q, 'x': w}, 'f': fractions.Fraction(1, 2), 'y': w}, 'nested.pt')\n"
+                "layer = torch.nn.Linear(2, 1)\nlayer.weight.data = w.reshape(1, 2).to(torch.complex128)\n"
+                "torch.save({'m': layer, 'y': w}, 'module.pt')\n"),
             0)
       << read_file(scratch / "log", 100'000);
-  const auto converted = [&](const std::string& name) {
-    const std::string refusal = error_text<CheckpointError>([&] { TorchFile(scratch / (name + ".pt")); });
+  std::string program;  // all in one, because a start of Python takes seconds
+  for (const char* name : {"quantized", "sparse", "complex", "conjugate", "old", "nested", "module"}) {
+    const bool is_nested = name == std::string("nested") || name == std::string("module");
+    const std::string refusal = error_text<CheckpointError>(
+        [&] { TorchFile(scratch / (std::string(name) + ".pt"), is_nested ? "m" : ""); });
     const std::size_t begin = refusal.find("import torch");
-    EXPECT_NE(begin, std::string::npos) << refusal;
-    EXPECT_EQ(run(begin == std::string::npos ? "" : refusal.substr(begin)), 0)
-        << read_file(scratch / "log", 100'000);
-    return SafetensorsFile(scratch / (name + ".safetensors")).index();
+    ASSERT_NE(begin, std::string::npos) << refusal;
+    program += refusal.substr(begin) + "\n";
+  }
+  ASSERT_EQ(run(program), 0) << read_file(scratch / "log", 100'000);
+  const auto converted = [&](const std::string& name) {
+    SafetensorsFile file(scratch / (name + ".safetensors"));
+    EXPECT_EQ(file.index().tensors.size(), 2u) << name;
+    return file;
   };
-  EXPECT_EQ(converted("module").tensors.size(), 2u);
-  ASSERT_NE(converted("float8").find("w"), nullptr);
-  EXPECT_EQ(converted("float8").find("w")->type, TensorType::float8_e4m3fn);
-  EXPECT_EQ(converted("complex").find("w")->type, TensorType::complex64);
-  EXPECT_EQ(converted("complex").find("x")->type, TensorType::float32);
-  EXPECT_EQ(TorchFile(scratch / "read.pt").find("w")->type, TensorType::complex64);
+  for (const char* name : {"quantized", "sparse", "old", "nested"}) {
+    const SafetensorsFile file = converted(name);
+    const TensorEntry* const tensor = file.index().find("w");
+    ASSERT_NE(tensor, nullptr) << name;
+    std::vector<float> values(2);
+    ASSERT_EQ(tensor->end - tensor->begin, 8u) << name;
+    file.read(*tensor, values.data());
+    EXPECT_EQ(values, (std::vector<float>{1, 2})) << name;
+  }
+  for (const char* name : {"complex", "conjugate"}) {
+    const SafetensorsFile file = converted(name);
+    ASSERT_NE(file.index().find("w"), nullptr);
+    EXPECT_EQ(file.index().find("w")->type, TensorType::complex64) << name;
+    EXPECT_EQ(file.index().find("x")->type, TensorType::float32) << name;
+  }
+  EXPECT_NE(converted("module").index().find("weight"), nullptr);
 }
 
 TEST(TorchFile, IsDetectedByItsFirstBytes) {
@@ -203,6 +361,8 @@ TEST(TorchFile, ResolvesStridesOfAnyRank) {
   EXPECT_EQ(read({.sizes = {1, 1, 2, 1}, .strides = {0, 77, 2, 9}}), (std::vector<float>{0, 2}));
   EXPECT_EQ(read({.sizes = {3, 1, 2}, .strides = {1, 5, 3}}), (std::vector<float>{0, 3, 1, 4, 2, 5}));
   EXPECT_EQ(read({.offset = 9, .sizes = {0, 7}, .strides = {7, 1}}), (std::vector<float>{}));
+  EXPECT_EQ(read({.offset = 2, .sizes = {2, 4}, .strides = {1, 0}}),
+            (std::vector<float>{2, 2, 2, 2, 3, 3, 3, 3}));
 }
 
 TEST(TorchFile, RefusesTensorsOutsideTheirStorage) {
@@ -220,13 +380,12 @@ TEST(TorchFile, RefusesTensorsOutsideTheirStorage) {
   expect_refused({.offset = -1}, "it starts before its storage");
   expect_refused({.sizes = {kHuge, 3}}, "its shape overflows");
   expect_refused({.sizes = {0, kHuge, kHuge}, .strides = {1, 1, 1}}, "its shape overflows");
-  expect_refused({.sizes = {7}, .strides = {0}}, "it has more values than its storage: 7 of 6");
   expect_refused({.sizes = {-2, -3}}, "a size or stride is not a number of at least 0");
   expect_refused({.strides = {-3, 1}}, "a size or stride is not a number of at least 0");
   expect_refused({.strides = {1}}, "it has 2 sizes and 1 strides");
   expect_refused({.sizes = std::vector<std::int64_t>(65, 1), .strides = std::vector<std::int64_t>(65, 1)},
                  "it has 65 sizes and 65 strides");
-  expect_refused({.key = "1"}, "its storage \"1\" is not in the archive");
+  expect_refused({.key = "1"}, "its storage \"1\" is not in the file");
   expect_refused({.values = 7}, "its storage has 24 bytes, not 7 values");
   expect_refused({.type = "LongStorage"}, "its storage has 24 bytes, not 6 values");
   expect_refused({.values = -1}, "its storage has 24 bytes, not -1 values");
@@ -239,8 +398,6 @@ TEST(TorchFile, RefusesDuplicateAndInvalidNames) {
   EXPECT_EQ(twice.find("x.pt, tensor \"w\": its name appears twice"), 0u) << twice;
   const std::string broken = torch_refusal(torch_file_of(dict("w\xff", pickled_tensor())));
   EXPECT_NE(broken.find("its name is not valid UTF-8"), std::string::npos) << broken;
-  const std::string number = torch_refusal(torch_file_of("}" + integer(1) + pickled_tensor() + "s"));
-  EXPECT_NE(number.find("a key is a number; expected: the name of a tensor"), std::string::npos) << number;
 }
 
 // A file of a few kilobytes must not ask for gigabytes.

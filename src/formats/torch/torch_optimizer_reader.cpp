@@ -1,0 +1,138 @@
+#include "formats/torch/torch_optimizer_reader.h"
+
+#include <unordered_set>
+#include <utility>
+
+#include "formats/torch/torch_tensor_list.h"
+#include "formats/torch/torch_weights.h"
+#include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::string_view kStateKey = "state", kGroupsKey = "param_groups", kParametersKey = "params",
+                           kRateKey = "lr";
+
+bool is_number(const PickleValue& value) {
+  return value.kind == PickleValue::Kind::integer || value.kind == PickleValue::Kind::real;
+}
+double number_of(const PickleValue& value) {
+  return value.kind == PickleValue::Kind::real ? value.real : static_cast<double>(value.integer);
+}
+
+class OptimizerReader {
+ public:
+  using Kind = PickleValue::Kind;
+
+  explicit OptimizerReader(const TorchContainer& file)
+      : pickle_(*file.pickle), place_(file.place), tensors_(file) {}
+
+  OptimizerInPickle read(const std::string& key) {
+    const PickleValue& dict = optimizer_at(key);
+    for (const PickleValue::Place group : entry_of(pickle_, dict, kGroupsKey)->items)
+      read_group(pickle_[group]);
+    const PickleValue& state = *entry_of(pickle_, dict, kStateKey);
+    for (std::size_t i = 0; i < state.items.size(); i += 2)
+      read_state(pickle_[state.items[i]], pickle_[state.items[i + 1]]);
+    found_.tensors = tensors_.take();
+    return std::move(found_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& where, const std::string& found, const std::string& wanted = "",
+                           const std::string& remedy = kOptimizerRemedy) const {
+    throw CheckpointError({.place = place_ + where, .found = found, .wanted = wanted, .remedy = remedy});
+  }
+
+  const PickleValue& optimizer_at(const std::string& key) const {
+    const PickleValue& all = pickle_.result();
+    const PickleValue* const value = key.empty() ? &all : entry_of(pickle_, all, key);
+    if (value != nullptr && is_optimizer_state(pickle_, *value)) return *value;
+    std::vector<std::string> names;
+    if (all.kind == Kind::dict)
+      for_each_named(pickle_, all, [&](std::string_view name, const PickleValue& one) {
+        if (is_optimizer_state(pickle_, one)) names.push_back(quoted_key(name));
+      });
+    const std::string found = key.empty()
+                                  ? "the file's object is not an optimizer's state dict"
+                                  : "there is no optimizer's state dict under the key " + quoted_key(key);
+    if (names.empty()) refuse("", found, "a dict of \"state\" and \"param_groups\"");
+    refuse("", found, "one of the keys of optimizers: " + list_names(names), "pass the key");
+  }
+
+  void read_group(const PickleValue& group) {
+    const std::string where = ", group " + std::to_string(found_.groups.size());
+    const PickleValue* const parameters = entry_of(pickle_, group, kParametersKey);
+    if (parameters == nullptr || parameters->kind != Kind::list) refuse(where, "it has no list \"params\"");
+    TorchOptimizerGroup& read = found_.groups.emplace_back();
+    for (const PickleValue::Place place : parameters->items) {
+      const PickleValue& number = pickle_[place];
+      if (number.kind != Kind::integer || !parameters_.insert(number.integer).second)
+        refuse(where, "\"params\" are not distinct numbers");
+      read.parameters.push_back(number.integer);
+    }
+    for_each_named(pickle_, group, [&](std::string_view name, const PickleValue& value) {
+      if (name == kRateKey && value.kind == Kind::tensor)
+        refuse(where, "its lr is a tensor", "a number", "save it in Python with float(group[\"lr\"])");
+      take_option(read.options, std::string(name), value);
+    });
+  }
+
+  void take_option(TorchOptions& options, const std::string& name, const PickleValue& value) const {
+    options.erase(name);  // the last one counts, as in Python
+    if (value.kind == Kind::boolean)
+      options[name] = value.integer != 0;
+    else if (value.kind == Kind::integer)
+      options[name] = value.integer;
+    else if (value.kind == Kind::real)
+      options[name] = value.real;
+    else if ((value.kind == Kind::tuple || value.kind == Kind::list) && name != kParametersKey)
+      take_numbers(options, name, value);
+  }
+
+  void take_numbers(TorchOptions& options, const std::string& name, const PickleValue& values) const {
+    std::vector<double> numbers;
+    for (const PickleValue::Place place : values.items) {
+      if (!is_number(pickle_[place])) return;
+      numbers.push_back(number_of(pickle_[place]));
+    }
+    options[name] = std::move(numbers);
+  }
+
+  void read_state(const PickleValue& parameter, const PickleValue& values) {
+    if (parameter.kind != Kind::integer || !parameters_.contains(parameter.integer))
+      refuse(", \"state\"", "it has a key that is not a parameter's number");
+    const std::string number = std::to_string(parameter.integer), where = ", parameter " + number;
+    if (values.kind != Kind::dict) refuse(where, "its state is " + described(pickle_, values), "a dict");
+    if (!with_state_.insert(parameter.integer).second) refuse(where, "its state appears twice");
+    for_each_named(pickle_, values, [&](std::string_view name, const PickleValue& value) {
+      TorchOptimizerEntry entry{.parameter = parameter.integer, .name = std::string(name)};
+      if (value.kind == Kind::none) return;  // PyTorch before 2.0 stores None before the first momentum
+      if (value.kind == Kind::tensor) {
+        entry.tensor = tensors_.size();
+        tensors_.add(number + "." + entry.name, value);
+      } else if (is_number(value)) {
+        entry.number = number_of(value);
+      } else {
+        refuse(where, "its state " + quoted_key(name) + " is " + described(pickle_, value),
+               "a tensor or a number");
+      }
+      found_.state.push_back(std::move(entry));
+    });
+  }
+
+  const Pickle& pickle_;
+  const std::string& place_;
+  TorchTensorList tensors_;
+  OptimizerInPickle found_;
+  std::unordered_set<std::int64_t> parameters_, with_state_;  // their numbers
+};
+
+}  // namespace
+
+OptimizerInPickle optimizer_in(const TorchContainer& file, const std::string& key) {
+  return OptimizerReader(file).read(key);
+}
+
+}  // namespace kindling

@@ -1,0 +1,3 @@
+class M(Module):
+  __parameters__ = ["w", ]
+  __buffers__ = ["b", ]
