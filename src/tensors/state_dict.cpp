@@ -33,7 +33,7 @@ StateDict state_dict(const torch::nn::Module& module) {
 
 LoadReport load_state_dict(torch::nn::Module& module, const StateDict& state, const std::string& place,
                            const LoadOptions& options) {
-  StateFit fit = fit_state(module, state, options, place);
+  StateFit fit = fit_state(module, state, options, place, state.tensors.size());
   for (const auto& target : fit.targets) write_values(target.tensor, state.tensors[target.value].second);
   return std::move(fit.report);
 }

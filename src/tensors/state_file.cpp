@@ -92,10 +92,10 @@ HostTensors::HostTensors(const StateDict& state) {
 StateDict read_state(const WeightsFile& file) {
   StateDict state{.tensors = {}, .metadata = file.metadata()};
   for (std::size_t i = 0; i < file.entries().size(); ++i) {
-    const auto& [name, type, shape] = file.entries()[i];
-    const std::size_t first = file.first_alike(i);
-    state.tensors.emplace_back(
-        name, first < i ? state.tensors[first].second : at::empty(shape, scalar_type_of(type)));
+    const WeightsFile::Entry& entry = file.entries()[i];
+    const std::size_t first = entry.first_alike;
+    state.tensors.emplace_back(entry.name, first < i ? state.tensors[first].second
+                                                     : at::empty(entry.shape, scalar_type_of(entry.type)));
     if (first == i) file.read(i, state.tensors[i].second.mutable_data_ptr());
   }
   return state;
@@ -174,9 +174,13 @@ LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& 
         ": validation measured averaged weights (EMA or SWA), but load_weights reads the weights that were "
         "trained; load_validated_weights() loads the averages");
   StateDict shapes;
-  for (const auto& [name, type, shape] : file.entries())
-    shapes.tensors.emplace_back(name, at::empty(shape, at::device(at::kMeta).dtype(scalar_type_of(type))));
-  StateFit fit = fit_state(module, shapes, options, path.string());
+  std::size_t num_required = 0;
+  for (const WeightsFile::Entry& entry : file.entries()) {
+    shapes.tensors.emplace_back(
+        entry.name, at::empty(entry.shape, at::device(at::kMeta).dtype(scalar_type_of(entry.type))));
+    if (!entry.is_alias) num_required = shapes.tensors.size();
+  }
+  StateFit fit = fit_state(module, shapes, options, path.string(), num_required);
   for (const auto& [name, tensor, place] : fit.targets) {
     const WeightsFile::Entry& entry = file.entries()[place];
     const at::ScalarType type = scalar_type_of(entry.type);

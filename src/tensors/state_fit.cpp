@@ -45,7 +45,7 @@ std::vector<std::string> clauses(const LoadReport& report) {
   return all;
 }
 
-StateFit match(const StateDict& own, const StateDict& values, Places places) {
+StateFit match(const StateDict& own, const StateDict& values, Places places, std::size_t num_required) {
   StateFit fit;
   for (const auto& [name, tensor] : own.tensors) {
     const auto place = places.extract(name);
@@ -63,7 +63,8 @@ StateFit match(const StateDict& own, const StateDict& values, Places places) {
       fit.report.misfits.push_back(
           {name, shape_text(value), tensor.defined() ? shape_text(tensor) : std::string()});
   }
-  for (const auto& [name, place] : places) fit.report.unexpected.push_back(name);
+  for (const auto& [name, place] : places)
+    if (place < num_required) fit.report.unexpected.push_back(name);
   return fit;
 }
 
@@ -139,7 +140,7 @@ StateDict renamed(const StateDict& state, const LoadOptions& options, const std:
 }
 
 StateFit fit_state(torch::nn::Module& module, const StateDict& values, const LoadOptions& options,
-                   const std::string& place) {
+                   const std::string& place, std::size_t num_required) {
   const Places places = places_in_model(values, options, place);
   const auto lazy_layers = layers_without_shape(module);
   for (const auto& [name, layer] : lazy_layers)
@@ -148,7 +149,7 @@ StateFit fit_state(torch::nn::Module& module, const StateDict& values, const Loa
   StateDict own = state_dict(module);
   for (const auto& [name, layer] : lazy_layers)
     if (!layer->is_materialized()) own.tensors.emplace_back(name, at::Tensor());
-  StateFit fit = match(own, values, places);
+  StateFit fit = match(own, values, places, num_required);
   const std::vector<std::string> misfits = clauses(fit.report);
   if (options.strict && !misfits.empty()) {
     for (const auto& [name, layer] : lazy_layers) layer->dematerialize();

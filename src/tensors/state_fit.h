@@ -31,9 +31,9 @@ struct StateFit {
 };
 
 // Changes only lazy layers, which take the shape of matching values. Uses only names and shapes of the
-// values, which may be on the meta device. Throws CheckpointError as load_state_dict does; then nothing has
-// changed.
+// values, which may be on the meta device. Those from `num_required` on need not be in the module. Throws
+// CheckpointError as load_state_dict does; then nothing has changed.
 StateFit fit_state(torch::nn::Module& module, const StateDict& values, const LoadOptions& options,
-                   const std::string& place);
+                   const std::string& place, std::size_t num_required);
 
 }  // namespace kindling

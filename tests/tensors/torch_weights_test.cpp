@@ -5,9 +5,11 @@
 #include <torch/nn.h>
 
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
+#include "tensors/state_tensors.h"
 
 namespace kindling {
 namespace {
@@ -120,6 +122,80 @@ TEST(TorchWeights, HaveNoKeyInASafetensorsFile) {
   EXPECT_EQ(
       error_text<CheckpointError>([&] { load_state_file(path, "model"); }),
       path.string() + ": it is not a file of torch.save, and only those have keys; omit the key 'model'");
+}
+
+// A safetensors file as Python writes it: without checksums, and with any metadata.
+void write_plain(const StateDict& state, const std::filesystem::path& path) {
+  write_safetensors(path, HostTensors(state).writes, state.metadata);
+}
+
+// Python's save_model writes one of two tied weights, and the other's name into the metadata.
+TEST(TorchWeights, OfSaveModelHaveAllTheirNames) {
+  const Scratch scratch;
+  const auto gpt = std::make_shared<Gpt>();
+  StateDict state = state_dict(*gpt);
+  const StateDict wanted = state_of_bytes(state_bytes(state), "x");
+  std::erase_if(state.tensors, [](const auto& item) { return item.first == "wte.weight"; });
+  state.metadata = {{"format", "pt"}, {"wte.weight", "lm_head.weight"}, {"other", "text"}};
+  write_plain(state, scratch / "x.safetensors");
+  const StateDict read = load_state_file(scratch / "x.safetensors");
+  expect_same_state(read, wanted);
+  EXPECT_TRUE(read.find("wte.weight")->is_same(*read.find("lm_head.weight")));
+  for (const auto& [_, tensor] : state_dict(*gpt).tensors) tensor.detach().zero_();
+  EXPECT_EQ(load_weights(*gpt, scratch / "x.safetensors").loaded.size(), wanted.tensors.size());
+  expect_same_state(state_dict(*gpt), wanted);
+  // A model need not have the second name, as in Python's load_model.
+  const auto head = std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(4, 5).bias(false));
+  write_plain({.tensors = {{"weight", at::ones({5, 4})}}, .metadata = {{"tied", "weight"}}},
+              scratch / "y.safetensors");
+  const LoadReport report = load_weights(*head, scratch / "y.safetensors");
+  EXPECT_EQ(report.text(), "1 tensors loaded");
+  // Kindling's own files have checksums, and texts of their own.
+  save_safetensors({.tensors = {{"a", at::ones({1})}}, .metadata = {{"b", "a"}}}, scratch / "z.safetensors");
+  EXPECT_EQ(load_state_file(scratch / "z.safetensors").tensors.size(), 1u);
+}
+
+// As Hugging Face's libraries write a model that is larger than one file.
+TEST(TorchWeights, AreReadFromSeveralFilesByTheirIndex) {
+  const Scratch scratch;
+  const at::Tensor a = at::rand({2, 3}), b = at::rand({4}), c = at::rand({1});
+  write_plain({.tensors = {{"a", a}, {"b", b}}, .metadata = {{"format", "pt"}}},
+              scratch / "m-00001-of-00002.safetensors");
+  save_torch({.tensors = {{"c", c}}, .metadata = {}}, scratch / "m-00002-of-00002.bin");
+  const std::filesystem::path index = scratch / "m.safetensors.index.json";
+  const auto write_index = [&](const std::string& map) {
+    write_file_atomically(index, "{\"metadata\": {\"total_size\": 44}, \"weight_map\": {" + map + "}}");
+  };
+  const std::string first =
+                        "\"a\": \"m-00001-of-00002.safetensors\", \"b\": \"m-00001-of-00002.safetensors\"",
+                    second = "\"c\": \"m-00002-of-00002.bin\"";
+  write_index(first + ", " + second);
+  expect_same_state(load_state_file(index), {.tensors = {{"a", a}, {"b", b}, {"c", c}}, .metadata = {}});
+  const auto refusal = [&](const std::string& map) {
+    write_index(map);
+    return error_text<CheckpointError>([&] { load_state_file(index); });
+  };
+  EXPECT_NE(refusal("\"a\": \"m-00001-of-00002.safetensors\"")
+                .find("does not contain the tensors that the index names"),
+            std::string::npos);
+  EXPECT_NE(refusal(first + ", \"d\": \"m-00002-of-00002.bin\"").find("does not contain the tensors"),
+            std::string::npos);
+  EXPECT_NE(refusal("\"a\": \"../m.safetensors\"")
+                .find("weight_map \"a\": its file is \"../m.safetensors\"; expected: the name"),
+            std::string::npos);
+  EXPECT_NE(refusal("\"a\": \"m-00003-of-00002.safetensors\"").find("m-00003-of-00002.safetensors"),
+            std::string::npos);
+  EXPECT_NE(refusal("").find("weight_map: it is empty"), std::string::npos);
+  EXPECT_NE(refusal(first + ", \"c\": 3").find("weight_map.c"), std::string::npos);
+}
+
+TEST(TorchWeights, OfAFileWithoutTensorsAreRefused) {
+  const Scratch scratch;
+  write_plain({}, scratch / "x.safetensors");
+  const std::string refusal =
+      error_text<CheckpointError>([&] { load_state_file(scratch / "x.safetensors"); });
+  EXPECT_EQ(refusal,
+            (scratch / "x.safetensors").string() + ": it contains no tensors; expected: a file of weights");
 }
 
 TEST(TorchWeights, AreRenamedAsTheyWouldBeLoaded) {

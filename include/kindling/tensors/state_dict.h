@@ -39,7 +39,7 @@ struct LoadOptions {
   // Then, prefixes to replace: {{"encoder.", "net.0."}} loads encoder.weight into net.0.weight. The first
   // match counts.
   std::vector<std::pair<std::string, std::string>> map{};
-  // For a file of torch.save, the dict entry that is the state dict: "model" of {"model": …, "epoch": 3}.
+  // For a file of torch.save, the entry that is the state dict: "model", or a path: "model.state_dict".
   std::string key{};
 };
 
@@ -91,8 +91,8 @@ KINDLING_API StateDict load_safetensors(const std::filesystem::path& path);
 // Writes a file that Python's torch.load reads as a state dict by default; the metadata is not saved.
 KINDLING_API void save_torch(const StateDict& state, const std::filesystem::path& path);
 
-// Reads either kind of file, recognised by its first bytes. `key` names the entry of a torch.save'd dict that
-// is the state dict: "model" of {"model": …, "epoch": 3}. Tensors that share memory in Python do so here too.
+// Reads either kind of file, recognised by its first bytes. `key`: as LoadOptions::key, see TorchFile.
+// Tensors that share memory in Python do so here too.
 KINDLING_API StateDict load_state_file(const std::filesystem::path& path, const std::string& key = "");
 
 }  // namespace kindling

@@ -25,6 +25,7 @@
 #include "runs/run_folder.h"
 #include "runs/sweep_plan.h"
 #include "tensors/validated_weights.h"
+#include "tensors/weights_file.h"
 
 namespace kindling {
 namespace {
@@ -103,11 +104,13 @@ fs::path run_at(const fs::path& folder) {
 }
 
 bool is_checkpoint(const fs::path& file) {
-  return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains(saved_keys::kGlobalStep);
+  return !is_weights_index(file) && !is_torch_file(file) &&
+         SafetensorsFile(file).index().metadata.contains(saved_keys::kGlobalStep);
 }
 
 void require_weights_file(const fs::path& file) {
-  if (file.extension() == ".safetensors" || !fs::is_regular_file(file) || is_torch_file(file)) return;
+  const bool is_known = file.extension() == ".safetensors" || is_weights_index(file);
+  if (is_known || !fs::is_regular_file(file) || is_torch_file(file)) return;
   try {
     const SafetensorsFile readable(file);
   } catch (const CheckpointError& error) {
@@ -159,22 +162,17 @@ LoadReport load_weights_from(Module& model, const fs::path& file, const LoadOpti
 }
 
 std::vector<std::string> names_in(const fs::path& file, const std::string& key) {
-  std::vector<std::string> names;
-  if (is_torch_file(file)) {
-    const TorchFile saved(file, key);
-    for (const TorchTensor& tensor : saved.tensors()) names.push_back(tensor.name);
-    return names;
-  }
-  const SafetensorsFile saved(file);
-  const bool is_checkpoint = saved.index().metadata.contains(saved_keys::kGlobalStep);
+  const WeightsFile saved = WeightsFile::open(file, key);
+  const bool is_checkpoint = saved.metadata().contains(saved_keys::kGlobalStep);
   const std::string prefix = is_checkpoint ? saved_keys::kModel : "";
-  for (const TensorEntry& tensor : saved.index().tensors)
-    if (tensor.name.starts_with(prefix)) names.push_back(tensor.name.substr(prefix.size()));
+  std::vector<std::string> names;
+  for (const WeightsFile::Entry& entry : saved.entries())
+    if (entry.name.starts_with(prefix)) names.push_back(entry.name.substr(prefix.size()));
   return names;
 }
 
 std::string transform_in(const fs::path& file) {
-  if (is_torch_file(file)) return {};
+  if (is_weights_index(file) || is_torch_file(file)) return {};
   const auto metadata = SafetensorsFile(file).index().metadata;
   const auto found = metadata.find(kInputTransform);
   return found == metadata.end() ? "" : found->second;

@@ -3,6 +3,7 @@
 
 #include "cli/commands/program_run.h"
 #include "kindling/base/file.h"
+#include "kindling/formats/safetensors.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
 
@@ -40,6 +41,17 @@ TEST(Conversion, RenamesAndTakesAKey) {
   expect_equal_states(load_state_file(out),
                       renamed(wanted, {.prefix = "", .map = {{"weight", "net.0.weight"}}}));
   EXPECT_NE(run.out.find("was weight"), std::string::npos) << run.out;
+}
+
+TEST(Conversion, ImportsModulesProgramsAndOldFiles) {
+  const Scratch scratch;
+  for (const char* name : {"module.pt", "script.pt", "before_1_6.pt"}) {
+    const std::string out = scratch / "w.safetensors";
+    const ProgramRun run = run_program({"import", kPythonFiles / "torch_2.13.0" / name, out});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    expect_equal_states(load_safetensors(out),
+                        load_safetensors(kPythonFiles / "expected/nested.safetensors"));
+  }
 }
 
 TEST(Conversion, ExportsTheModelOfARunOrACheckpoint) {
@@ -193,6 +205,9 @@ TEST(Conversion, RefusesInvalidRequests) {
                  "'ln.weight' and 'ln.bias'");
   expect_refused({"import", kPythonFiles / "torch_2.13.0/nested.pt", out}, 1,
                  "the key \"model\", which is a state dict");
+  EXPECT_FALSE(std::filesystem::exists(out));
+  write_safetensors(scratch / "empty.safetensors", {}, {});
+  expect_refused({"import", scratch / "empty.safetensors", out}, 1, "it contains no tensors");
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
