@@ -55,19 +55,19 @@ std::string root_of(const ZipArchive& archive, const std::string& place) {
 }
 
 // PyTorch before 2.1 did not record it, and ran on little-endian machines.
-void check_byte_order(const ZipArchive& archive, const std::string& root, const std::string& place) {
+void check_byte_order(const ZipArchive& archive, const std::string& root, const std::string& place,
+                      const std::string& remedy) {
   const ZipEntry* const order = archive.find(root + "byteorder");
   if (order == nullptr) return;
   const std::string found = archive.text(*order, 100);
   if (found != "little")
-    refuse_container(place, "its byte order is " + json_string(found), "\"little\"",
-                     conversion_in_python(place));
+    refuse_container(place, "its byte order is " + json_string(found), "\"little\"", remedy);
 }
 
-void require_stored(const ZipEntry& entry, const std::string& place) {
+void require_stored(const ZipEntry& entry, const std::string& place, const std::string& remedy) {
   if (entry.is_deflated)
     refuse_container(place + ", entry " + quoted_key(entry.name), "it is compressed",
-                     "stored entries, as torch.save writes them", conversion_in_python(place));
+                     "stored entries, as torch.save writes them", remedy);
 }
 
 // --- files before PyTorch 1.6: five pickles, then the storages ---
@@ -211,7 +211,7 @@ void TorchContainer::open_old(ByteSource source, const std::string& remedy) {
 void TorchContainer::open_archive(ByteSource source, const std::string& remedy) {
   archive_.emplace(std::move(source), place);
   const std::string root = root_of(*archive_, place), data = root + "data/", code = root + "code/";
-  check_byte_order(*archive_, root, place);
+  check_byte_order(*archive_, root, place, remedy);
   is_script = archive_->find(root + "constants.pkl") != nullptr;
   pickle_bytes = archive_->text(*archive_->find(root + "data.pkl"), kMaxPickleBytes);
   pickle.emplace(pickle_bytes, 0, place + ", data.pkl", remedy);
@@ -222,7 +222,7 @@ void TorchContainer::open_archive(ByteSource source, const std::string& remedy) 
     const ZipEntry& entry = archive_->entries()[i];
     const std::string_view name = entry.name;
     if (name.starts_with(data)) {
-      require_stored(entry, place);
+      require_stored(entry, place, remedy);
       by_key.emplace(name.substr(data.size()), TorchStorage{i, entry.size});
     } else if (name.starts_with(code) && name.ends_with(".py")) {
       code_.emplace(name.substr(code.size(), name.size() - code.size() - 3), &entry);

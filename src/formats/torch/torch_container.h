@@ -68,7 +68,7 @@ struct TorchContainer {
 bool begins_like_torch(std::string_view start);
 inline constexpr std::size_t kTorchStartBytes = 32;
 
-// Throws CheckpointError; `remedy` ends messages about the pickle.
+// Throws CheckpointError; `remedy` ends messages about what PyTorch reads and Kindling does not.
 std::unique_ptr<TorchContainer> open_torch(ByteSource source, const std::string& place,
                                            const std::string& remedy);
 

@@ -79,7 +79,7 @@ TorchFile TorchFile::of_bytes(std::string bytes, const std::string& place, const
 }
 
 void TorchFile::open(ByteSource source, const std::string& place, const std::string& key) {
-  const PythonSource python{.suffix = key.empty() ? "" : "[" + json_string(key) + "]", .runs_code = true};
+  const PythonSource python{.suffix = key.empty() ? "" : "[" + json_string(key) + "]"};
   const auto opened = open_torch(std::move(source), place, conversion_in_python(place, python));
   TorchWeights weights = torch_weights_in(*opened, key);
   storages_ = opened->storages;

@@ -298,12 +298,16 @@ TEST(TorchFile, TellsThePythonThatWorksWhenPasted) {
                 "torch.save({'w': w.to_sparse(), 'x': w}, 'old.pt', _use_new_zipfile_serialization=False)\n"
                 "torch.save({'m': {'w': q, 'x': w}, 'f': fractions.Fraction(1, 2), 'y': w}, 'nested.pt')\n"
                 "layer = torch.nn.Linear(2, 1)\nlayer.weight.data = w.reshape(1, 2).to(torch.complex128)\n"
-                "torch.save({'m': layer, 'y': w}, 'module.pt')\n"),
+                "torch.save({'m': layer, 'y': w}, 'module.pt')\n"
+                "torch.save({'m': {'w': w, 'x': w}}, 'stored.pt')\nimport zipfile\n"
+                "with zipfile.ZipFile('stored.pt') as a, zipfile.ZipFile('compressed.pt', 'w', 8) as b:\n"
+                "    [b.writestr(name, a.read(name)) for name in a.namelist()]\n"),
             0)
       << read_file(scratch / "log", 100'000);
   std::string program;  // all in one, because a start of Python takes seconds
-  for (const char* name : {"quantized", "sparse", "complex", "conjugate", "old", "nested", "module"}) {
-    const bool is_nested = name == std::string("nested") || name == std::string("module");
+  for (const char* name :
+       {"quantized", "sparse", "complex", "conjugate", "old", "nested", "module", "compressed"}) {
+    const bool is_nested = std::string("nested module compressed").find(name) != std::string::npos;
     const std::string refusal = error_text<CheckpointError>(
         [&] { TorchFile(scratch / (std::string(name) + ".pt"), is_nested ? "m" : ""); });
     const std::size_t begin = refusal.find("import torch");
@@ -316,7 +320,7 @@ TEST(TorchFile, TellsThePythonThatWorksWhenPasted) {
     EXPECT_EQ(file.index().tensors.size(), 2u) << name;
     return file;
   };
-  for (const char* name : {"quantized", "sparse", "old", "nested"}) {
+  for (const char* name : {"quantized", "sparse", "old", "nested", "compressed"}) {
     const SafetensorsFile file = converted(name);
     const TensorEntry* const tensor = file.index().find("w");
     ASSERT_NE(tensor, nullptr) << name;
