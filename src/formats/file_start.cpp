@@ -42,7 +42,7 @@ KnownStart known_start(std::string_view start) {
   constexpr std::size_t kTarMagic = 257;
   if (start.size() > kTarMagic && start.substr(kTarMagic).starts_with("ustar"))
     return {"it is a tar archive",
-            "unpack it; PyTorch before 0.1.11 wrote such files: save it again in Python"};
+            "unpack it; if the first versions of PyTorch wrote it, save it again in Python"};
   const std::string_view text =
       start.substr(std::min(start.find_first_not_of("\xef\xbb\xbf \t\r\n"), start.size()));
   for (const std::string_view word : {"<!doctype html"sv, "<html"sv, "<?xml"sv})
