@@ -44,7 +44,8 @@ KINDLING_API void write_file_atomically(const std::filesystem::path& path, std::
 KINDLING_API void write_file_atomically(const std::filesystem::path& path,
                                         std::span<const std::string_view> pieces);
 
-// Makes a file that other code has written survive a power loss, with its name. Does nothing if there is none.
+// Makes a file that other code has written survive a power loss, with its name. Does nothing if there is
+// none.
 KINDLING_API void make_file_durable(const std::filesystem::path& path);
 
 // Deletes the temporary files that write_file_atomically() has left in the folder in processes that were

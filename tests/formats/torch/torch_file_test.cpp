@@ -77,15 +77,13 @@ TEST(TorchFile, ReadsTheStateDictUnderAKey) {
     expect_holds(TorchFile(path, "model"), SafetensorsFile(kFixtures / "expected" / "nested.safetensors"));
     const std::string rest =
         "; expected: the key \"model\", which is a state dict; pass the key: --key of kindling import, or "
-        "the "
-        "key of "
-        "load_state_file";
+        "the key of load_state_file";
     EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile{path}; }),
               path.string() + ": the file's object is not a state dict" + rest);
     for (const auto& [key, found] : {std::pair{"net", "there is no entry with"},
                                      {"epoch", "there is no state dict under"},
                                      {"optimizer", "there is no state dict under"}})
-      EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile(path, key); }),
+      EXPECT_EQ(error_text<CheckpointError>([&, wanted = key] { TorchFile(path, wanted); }),
                 path.string() + ": " + found + " the key \"" + key + "\"" + rest);
   }
 }
