@@ -39,11 +39,11 @@ Classifier::~Classifier() = default;
 at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels) {
   try {
     const WeightedLoss loss = class_loss_("Classifier::loss", outputs, labels);
-    keep_loss(outputs, loss.loss);
+    const bool counts_all =
+        !class_weights().defined() && !loss_options().ignore_index && !loss_options().multi_label;
+    if (counts_all) keep_loss(outputs, loss.loss);
     if (!loss.weight.defined()) return loss.loss;
-    const bool counts_labels = labels.scalar_type() == at::kLong && !class_weights().defined() &&
-                               !loss_options().ignore_index && !loss_options().multi_label;
-    if (counts_labels) keep_num_labels(labels, loss.weight);
+    if (counts_all && labels.scalar_type() == at::kLong) keep_num_labels(labels, loss.weight);
     return weighted(loss);
   } catch (const c10::Error& error) {
     if (const auto label = label_out_of_range(error)) refuse_label(*this, *label, outputs);

@@ -228,6 +228,19 @@ void FitFolder::write_summary(const RunSummary& summary) const {
   if (lock_) write_file_atomically(file("run.json"), summary_text(summary));
 }
 
+// With the name of a temporary file, so that the next start removes what a killed run has left.
+fs::path FitFolder::staged_summary() const { return file(".run.json.tmp." + std::to_string(::getpid())); }
+
+void FitFolder::stage_summary(const RunSummary& summary) const {
+  if (lock_) write_file_atomically(staged_summary(), summary_text(summary));
+}
+
+void FitFolder::commit_summary() const {
+  if (!lock_) return;
+  fs::rename(staged_summary(), file("run.json"));
+  sync_folder(path_);
+}
+
 void FitFolder::make_durable() const try {
   if (!lock_) return;
   std::error_code ignored;

@@ -62,11 +62,15 @@ class KINDLING_API FitFolder {
   std::string summary_text(const RunSummary& summary) const;
   // Rewrites run.json.
   void write_summary(const RunSummary& summary) const;
+  // Writes what commit_summary() makes run.json, so that it needs no more space on the disk.
+  void stage_summary(const RunSummary& summary) const;
+  void commit_summary() const;
   // Makes the files that grow during a run survive a power loss. Logs what cannot be made durable.
   void make_durable() const;
 
  private:
   explicit FitFolder(RunClaim claim);
+  std::filesystem::path staged_summary() const;
 
   std::filesystem::path path_;
   std::optional<FolderLock> lock_;  // empty: another process writes

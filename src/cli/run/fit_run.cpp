@@ -257,9 +257,9 @@ class FitRun {
     summary_.global_step = keeper_->failed_step().value_or(summary_.global_step);
     try {
       take_results();
-      if (report_) report_->write_final(folder_.summary_text(summary_));
-      folder_.make_durable();
       write_summary();
+      if (report_) report_->write_final();
+      folder_.make_durable();
     } catch (const std::exception& error) {  // the first error is the one to report
       log_error(std::string("while handling an error of the fit: ") + error.what());
     }
@@ -290,13 +290,14 @@ class FitRun {
     summary_.global_step = result.progress.global_step;
     report_removed_files();
     take_results();
+    folder_.stage_summary(summary_);
     if (report_) {
       report_->write_final(folder_.summary_text(summary_));
       screen_->show_curves(report_->metrics());
     }
     if (is_first(in_.group)) screen_->show_end(result, best_saved_text());
     folder_.make_durable();
-    write_summary();  // last: a run that is finished has all of its files
+    folder_.commit_summary();  // last: a run that is finished has all of its files
     // A signal may have reached only one rank. No rank exits before rank 0 has written everything.
     const int signal_code = largest(in_.group, in_.signals.exit_code());
     if (result.status == FitStatus::diverged) return finish(kDivergedCode);
