@@ -3,7 +3,10 @@
 #include <ATen/Parallel.h>
 
 #include <fstream>
+#include <string_view>
 #include <thread>
+
+#include "base/memory_info.h"
 
 namespace kindling {
 namespace {
@@ -20,10 +23,8 @@ std::string value_of(const char* file, const std::string& key) {
   return "";
 }
 
-// Lines such as "MemTotal:  24689764 kB".
-std::int64_t memory_bytes(const std::string& key) {
-  const std::string text = value_of("/proc/meminfo", key);
-  return text.empty() ? 0 : std::strtoll(text.c_str(), nullptr, 10) * 1024;
+std::int64_t memory_bytes(std::string_view row) {
+  return static_cast<std::int64_t>(memory_info_bytes(row).value_or(0));
 }
 
 }  // namespace

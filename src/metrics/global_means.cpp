@@ -11,7 +11,6 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
-#include "metrics/nan_rows.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {

@@ -104,13 +104,11 @@ void ClassLoss::set_class_weights(const at::Tensor& weights) {
   class_weights_ = values;
 }
 
-WeightedLoss ClassLoss::operator()(const std::string& place, const at::Tensor& outputs,
-                                   const at::Tensor& labels) {
+WeightedLoss ClassLoss::operator()(const char* place, const at::Tensor& outputs, const at::Tensor& labels) {
   has_run_ = true;
   if (options_.multi_label) return of_each_class(place, outputs, labels);
   const bool by_number = labels.scalar_type() == at::kLong && are_class_numbers(outputs, labels);
-  if (!by_number && !are_class_probabilities(outputs, labels))
-    refuse_class_labels(place.c_str(), outputs, labels);
+  if (!by_number && !are_class_probabilities(outputs, labels)) refuse_class_labels(place, outputs, labels);
   const at::Tensor weights = weights_for(place, outputs);
   if (!by_number) return of_probabilities(outputs, labels, weights);
   const std::int64_t ignored = options_.ignore_index.value_or(kIgnoredLabel);
@@ -121,7 +119,7 @@ WeightedLoss ClassLoss::operator()(const std::string& place, const at::Tensor& o
   return smoothed_nll(terms, labels, weights, ignored, options_.label_smoothing);
 }
 
-WeightedLoss ClassLoss::of_log_probabilities(const std::string& place, const at::Tensor& outputs,
+WeightedLoss ClassLoss::of_log_probabilities(const char* place, const at::Tensor& outputs,
                                              const at::Tensor& labels) {
   has_run_ = true;
   const at::Tensor weights = weights_for(place, outputs);
@@ -151,7 +149,7 @@ WeightedLoss ClassLoss::of_probabilities(const at::Tensor& outputs, const at::Te
   return {terms.sum().neg() / (static_cast<double>(outputs.numel()) / num_classes), weight};
 }
 
-WeightedLoss ClassLoss::of_each_class(const std::string& place, const at::Tensor& outputs,
+WeightedLoss ClassLoss::of_each_class(const char* place, const at::Tensor& outputs,
                                       const at::Tensor& labels) {
   if (outputs.sizes() != labels.sizes() || outputs.dim() == 0 || labels.is_complex())
     throw DataError({.place = place,
@@ -193,7 +191,7 @@ WeightedLoss ClassLoss::of_each_class(const std::string& place, const at::Tensor
   return counts.defined() ? masked_mean(losses, counts) : WeightedLoss{losses.mean(), weight};
 }
 
-at::Tensor ClassLoss::weights_for(const std::string& place, const at::Tensor& outputs) {
+at::Tensor ClassLoss::weights_for(const char* place, const at::Tensor& outputs) {
   if (!class_weights_.defined()) return {};
   if (outputs.dim() < 2 || class_weights_.size(0) != outputs.size(1))
     throw ConfigError({.place = place,

@@ -9,7 +9,7 @@
 #include "kindling/base/suggest.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/tensors/lazy.h"
-#include "metrics/nan_rows.h"
+#include "metrics/global_means.h"
 #include "tensors/module_tree.h"
 
 namespace kindling {

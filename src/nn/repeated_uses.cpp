@@ -1,7 +1,6 @@
 #include "nn/repeated_uses.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <array>
@@ -9,10 +8,9 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
-#include <vector>
 
 #include "kindling/base/log.h"
+#include "nn/autograd_graph.h"
 
 namespace kindling {
 namespace {
@@ -42,24 +40,15 @@ struct UsedNode {
 // Nodes with several results are left out: their results have gradients of their own.
 UsedNode most_used(const at::Tensor& loss) {
   UsedNode most;
-  std::vector<const GraphNode*> to_visit;
-  std::unordered_set<const GraphNode*> seen;
   std::unordered_map<const GraphNode*, std::int64_t> num_uses;
-  const auto visit = [&](const GraphNode* node) {
-    if (node != nullptr && seen.insert(node).second) to_visit.push_back(node);
-  };
-  visit(torch::autograd::impl::gradient_edge(loss).function.get());
-  while (!to_visit.empty()) {
-    const GraphNode* const node = to_visit.back();
-    to_visit.pop_back();
-    const bool is_part = takes_part(*node);
-    for (const auto& edge : node->next_edges()) {
+  for_each_graph_node(loss, [&](const GraphNode& node) {
+    if (takes_part(node)) return;
+    for (const auto& edge : node.next_edges()) {
       const GraphNode* const used = edge.function.get();
-      visit(used);
-      if (used == nullptr || is_part || !adds_up_in_16_bits(*used)) continue;
+      if (used == nullptr || !adds_up_in_16_bits(*used)) continue;
       if (const std::int64_t uses = ++num_uses[used]; uses > most.num_uses) most = {used, uses};
     }
-  }
+  });
   return most;
 }
 

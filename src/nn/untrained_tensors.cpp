@@ -1,7 +1,6 @@
 #include "nn/untrained_tensors.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <string>
 #include <unordered_map>
@@ -9,26 +8,17 @@
 #include <utility>
 
 #include "kindling/base/log.h"
+#include "nn/autograd_graph.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
 
 std::vector<at::Tensor> leaves_of(const at::Tensor& loss) {
   std::vector<at::Tensor> leaves;
-  using AutogradNode = torch::autograd::Node;
-  std::vector<const AutogradNode*> to_visit;
-  std::unordered_set<const AutogradNode*> seen;
-  const auto visit = [&](const AutogradNode* node) {
-    if (node != nullptr && seen.insert(node).second) to_visit.push_back(node);
-  };
-  visit(torch::autograd::impl::gradient_edge(loss).function.get());
-  while (!to_visit.empty()) {
-    const AutogradNode* const node = to_visit.back();
-    to_visit.pop_back();
-    if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node))
+  for_each_graph_node(loss, [&](const torch::autograd::Node& node) {
+    if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node))
       leaves.push_back(leaf->variable);
-    for (const auto& edge : node->next_edges()) visit(edge.function.get());
-  }
+  });
   return leaves;
 }
 

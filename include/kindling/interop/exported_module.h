@@ -56,8 +56,8 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   // Returns the loss chosen by the options, the mean over the labels that count. Throws DataError for labels
   // that do not fit.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
-  // All of them are for the losses cross_entropy and nll, those of several labels per sample for
-  // bce_with_logits, ignore_index for all losses but "output". Class weights are for cross_entropy and nll.
+  // The losses cross_entropy and nll have label_smoothing, focal_gamma and class weights, bce_with_logits has
+  // focal_gamma and pos_weight, and all losses but "output" have ignore_index. Others throw ConfigError.
   void set_loss_options(const ClassLossOptions& options) override;
   void set_class_weights(const at::Tensor& weights) override;
   bool has_weighted_loss() const override { return class_weights().defined(); }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -66,18 +65,17 @@ class KINDLING_API ClassLoss {
   // of the outputs' shape; with multi_label numbers of the outputs' shape. The weight is undefined if the
   // mean is over the samples. Reads nothing on the host. `place` names the caller in errors. Throws DataError
   // for other shapes and dtypes, ConfigError for another number of classes than of weights.
-  WeightedLoss operator()(const std::string& place, const at::Tensor& outputs, const at::Tensor& labels);
+  WeightedLoss operator()(const char* place, const at::Tensor& outputs, const at::Tensor& labels);
   // The same for log probabilities and class numbers.
-  WeightedLoss of_log_probabilities(const std::string& place, const at::Tensor& outputs,
-                                    const at::Tensor& labels);
+  WeightedLoss of_log_probabilities(const char* place, const at::Tensor& outputs, const at::Tensor& labels);
   // True if a loss has been computed since the options were set.
   bool has_run() const noexcept { return has_run_; }
 
  private:
   WeightedLoss of_probabilities(const at::Tensor& outputs, const at::Tensor& labels,
                                 const at::Tensor& weights);
-  WeightedLoss of_each_class(const std::string& place, const at::Tensor& outputs, const at::Tensor& labels);
-  at::Tensor weights_for(const std::string& place, const at::Tensor& outputs);
+  WeightedLoss of_each_class(const char* place, const at::Tensor& outputs, const at::Tensor& labels);
+  at::Tensor weights_for(const char* place, const at::Tensor& outputs);
 
   ClassLossOptions options_;
   at::Tensor class_weights_, pos_weight_;  // float64 [classes] on the CPU; undefined: none
@@ -91,20 +89,20 @@ class KINDLING_API ClassLossModel {
  public:
   virtual ~ClassLossModel() = default;
 
-  // Throws ConfigError, also for options that the model's loss does not have. During a
-  // fit only label_smoothing, focal_gamma and pos_weight may change; they count from the next step on.
+  // Throws ConfigError, also for options that the model's loss does not have. During a fit only
+  // label_smoothing, focal_gamma and pos_weight may change; they count from the next step on.
   virtual void set_loss_options(const ClassLossOptions& options);
   const ClassLossOptions& loss_options() const noexcept { return class_loss_.options(); }
 
   // Weighs each class in the loss of training, validation and test, like the `weight` of PyTorch's
   // CrossEntropyLoss. Takes floating-point numbers [classes], finite, at least 0 and not all 0; copies them
   // to the CPU as float64. Undefined: no weights. They are options, not part of the state dict: set them
-  // again before a resumed fit or an evaluation. For weights that balance the classes,
-  // see balanced_class_weights() in sampler.h. A step of several batches, ranks or shards has the gradient of
-  // the weighted mean over all of its labels, and logged means of the loss are weighted means over all
-  // labels, whatever the batches. As in PyTorch, the loss of a batch whose labels all have the weight 0 is
-  // NaN. A subclass with its own loss() or training_step() applies them itself; a fit warns if loss()
-  // never ran. Throws ConfigError, and then keeps the weights that were set before.
+  // again before a resumed fit or an evaluation. For weights that balance the classes, see
+  // balanced_class_weights() in sampler.h. A step of several batches, ranks or shards has the gradient of the
+  // weighted mean over all of its labels, and logged means of the loss are weighted means over all labels,
+  // whatever the batches. As in PyTorch, the loss of a batch whose labels all have the weight 0 is NaN. A
+  // subclass with its own loss() or training_step() applies them itself; a fit warns if loss() never ran.
+  // Throws ConfigError, and then keeps the weights that were set before.
   virtual void set_class_weights(const at::Tensor& weights) { class_loss_.set_class_weights(weights); }
   const at::Tensor& class_weights() const noexcept { return class_loss_.class_weights(); }
   // True if loss() has used the present weights.

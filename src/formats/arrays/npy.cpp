@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "base/available_memory.h"
 #include "base/error_kind.h"
+#include "base/memory_info.h"
 #include "formats/tensor_types.h"
 #include "formats/zip/zip_archive.h"
 #include "kindling/base/error.h"
@@ -170,7 +170,8 @@ std::string name_without_ending(const std::string& entry) {
 
 // An entry that is 1,032 times as large as its bytes in the file must not take all memory.
 NpyArray npz_array_of(const ZipArchive& archive, const ZipEntry& entry, const std::string& place) {
-  const std::optional<std::size_t> free = entry.is_deflated ? available_memory_bytes() : std::nullopt;
+  const std::optional<std::size_t> free =
+      entry.is_deflated ? memory_info_bytes("MemAvailable") : std::nullopt;
   if (free && entry.size > *free)
     refuse_npy(place, "it has " + std::to_string(entry.size) + " bytes",
                std::to_string(*free) + ", which are free",

@@ -4,7 +4,6 @@
 #include <bit>
 #include <unordered_map>
 
-#include "formats/tensor_types.h"
 #include "formats/torch/pickle_names.h"
 #include "formats/torch/python_conversion.h"
 
@@ -14,31 +13,6 @@ namespace {
 constexpr std::size_t kMaxPickleValues = 4'000'000;  // enough for hundreds of thousands of tensors
 constexpr std::size_t kMaxPickleStack = 4'000'000;
 constexpr std::uint64_t kNewestProtocol = 5;
-
-// True if `known` is "module name".
-bool is_pair(std::string_view known, std::string_view module, std::string_view name) {
-  return known.size() == module.size() + 1 + name.size() && known.starts_with(module) &&
-         known[module.size()] == ' ' && known.ends_with(name);
-}
-
-// Returns the constant for a recognised name; empty: another name.
-std::string_view known_name(std::string_view module, std::string_view name) {
-  if (module == "__builtin__") module = "builtins";  // Python 2, and every pickle of protocol 2
-  for (const std::string_view known : kPickleNames)
-    if (is_pair(known, module, name)) return known;
-  for (const TensorTypeRow& row : kTensorTypes)
-    for (const std::string_view known : {row.storage, row.dtype})
-      if (!known.empty() && is_pair(known, module, name)) return known;
-  return {};
-}
-
-// True if Python's torch.load accepts the name with weights_only=True.
-bool is_safe_in_python(std::string_view module, std::string_view name) {
-  return module == "torch" || module == "torch.storage" ||
-         (module == "torch._utils" && name.starts_with("_rebuild")) ||
-         (module == "collections" && name == "Counter") || (module == "_codecs" && name == "encode") ||
-         (module == "torch.serialization" && name == "_get_layout");
-}
 
 }  // namespace
 

@@ -29,4 +29,10 @@ inline constexpr std::string_view kPickleNames[] = {kOrderedDict,      kDefaultD
                                                     kRebuildFromType,  kSet,
                                                     kFrozenSet,        kDict};
 
+// Returns the constant for a recognised name, also of a type of storages; empty: another name.
+std::string_view known_name(std::string_view module, std::string_view name);
+
+// True if Python's torch.load accepts the name with weights_only=True.
+bool is_safe_in_python(std::string_view module, std::string_view name);
+
 }  // namespace kindling

@@ -132,7 +132,7 @@ ModelFingerprint::ModelFingerprint(const torch::nn::Module& model)
     take_members_of(*module);
     take_options_of(*module);
     if (const auto* const own = dynamic_cast<const Module*>(module.get()))
-      announced_.push_back({.module = own, .num_changes = own->num_changes()});
+      change_counts_.push_back({.module = own, .num_changes = own->num_changes()});
   }
 }
 
@@ -210,7 +210,7 @@ bool ModelFingerprint::has_same_options() const {
   }
   const auto is_same = [](const auto& list) { return *list.place == list.numbers; };
   return std::ranges::all_of(sizes_, is_same) && std::ranges::all_of(upsampled_sizes_, is_same) &&
-         std::ranges::all_of(scales_, is_same) && std::ranges::all_of(announced_, [](const auto& one) {
+         std::ranges::all_of(scales_, is_same) && std::ranges::all_of(change_counts_, [](const auto& one) {
            return one.module->num_changes() == one.num_changes;
          });
 }

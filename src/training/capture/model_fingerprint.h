@@ -17,7 +17,7 @@ namespace kindling {
 // What a model's captured steps depend on in addition to the values of its parameters: which layers,
 // parameters and buffers are registered, which tensors and options the members of LibTorch's own layers hold,
 // addresses and layouts of tensors, which of them require gradients and have hooks, which layers are in
-// training mode, and what Module::changed() has announced. It cannot see other members.
+// training mode, and how often Module::changed() has been called. It cannot see other members.
 class ModelFingerprint {
  public:
   explicit ModelFingerprint(const torch::nn::Module& model);
@@ -58,7 +58,7 @@ class ModelFingerprint {
     const Numbers* place;
     Numbers numbers;
   };
-  struct Announced {
+  struct ChangeCount {
     const Module* module;
     std::int64_t num_changes;
   };
@@ -81,7 +81,7 @@ class ModelFingerprint {
   std::vector<List<std::vector<std::int64_t>>> sizes_;
   std::vector<List<std::optional<std::vector<std::int64_t>>>> upsampled_sizes_;
   std::vector<List<std::optional<std::vector<double>>>> scales_;
-  std::vector<Announced> announced_;
+  std::vector<ChangeCount> change_counts_;
 };
 
 }  // namespace kindling

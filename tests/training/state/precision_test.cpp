@@ -5,6 +5,7 @@
 #include <torch/nn.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "kindling/base/error.h"
 #include "kindling/models/lenet.h"
@@ -256,6 +257,18 @@ TEST_P(PrecisionOf, ScalingChangesNoGradient) {
   EXPECT_EQ(norms[0], norms[1]);
 }
 
+// A fit that is stopped after the step and resumed ends like the whole one.
+void expect_same_after_resume(const std::function<ResumedFit()>& made, const ResumedFit& whole,
+                              std::int64_t step, const std::string& text) {
+  const Scratch scratch(memory_folder());
+  ResumedFit stopped = made(), rest = made();
+  stopped.meddler->stop_at = step;
+  stopped.fit();
+  save_checkpoint(stopped.end, scratch / "file");
+  rest.fit(scratch / "file");
+  expect_same_state(rest.end, whole.end, text + ", step " + std::to_string(step));
+}
+
 TEST_P(PrecisionOf, ResumesBitIdenticallyWithItsScale) {
   for (const std::string precision : {"16-mixed", "bf16-true", "64-true", "bf16-mixed"}) {
     const auto made = [&] {
@@ -264,18 +277,10 @@ TEST_P(PrecisionOf, ResumesBitIdenticallyWithItsScale) {
       fit.options.max_epochs = 2;
       return fit;
     };
-    const Scratch scratch(memory_folder());
     ResumedFit whole = made();
     whole.fit();
     EXPECT_EQ(whole.end.find("scaler.scale") != nullptr, precision == "16-mixed");
-    for (const std::int64_t step : {1, 11, 20}) {
-      ResumedFit stopped = made(), rest = made();
-      stopped.meddler->stop_at = step;
-      stopped.fit();
-      save_checkpoint(stopped.end, scratch / "file");
-      rest.fit(scratch / "file");
-      expect_same_state(rest.end, whole.end, precision + ", step " + std::to_string(step));
-    }
+    for (const std::int64_t step : {1, 11, 20}) expect_same_after_resume(made, whole, step, precision);
   }
 }
 
@@ -288,7 +293,6 @@ TEST_P(PrecisionOf, ResumesBitIdenticallyWithMasterWeights) {
       fit.options.max_epochs = 2;
       return fit;
     };
-    const Scratch scratch(memory_folder());
     ResumedFit whole = made();
     whole.fit();
     std::size_t num_masters = 0;
@@ -299,14 +303,7 @@ TEST_P(PrecisionOf, ResumesBitIdenticallyWithMasterWeights) {
       EXPECT_FALSE(same(tensor.cpu(), tensor.cpu().to(at::kBFloat16).to(at::kFloat))) << name;
     }
     EXPECT_EQ(num_masters, 6u);
-    for (const std::int64_t step : {1, 11}) {
-      ResumedFit stopped = made(), rest = made();
-      stopped.meddler->stop_at = step;
-      stopped.fit();
-      save_checkpoint(stopped.end, scratch / "file");
-      rest.fit(scratch / "file");
-      expect_same_state(rest.end, whole.end, rule + ", step " + std::to_string(step));
-    }
+    for (const std::int64_t step : {1, 11}) expect_same_after_resume(made, whole, step, rule);
   }
 }
 
