@@ -343,6 +343,8 @@ TEST(MasterWeights, OfAManualModuleAreResumed) {
   const at::Tensor whole = fitted(4, "whole", {});
   fitted(2, "parts", {});
   const std::filesystem::path half = saved;
+  EXPECT_TRUE(std::ranges::any_of(load_checkpoint(half).tensors,
+                                  [](const auto& entry) { return entry.first.ends_with(".master_weight"); }));
   EXPECT_TRUE(same(fitted(4, "parts", {.resume = half}), whole));
 }
 

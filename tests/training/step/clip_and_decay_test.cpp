@@ -72,16 +72,20 @@ TEST(ClipAndDecay, AreThoseOfPyTorch) {
   }
 }
 
-// The limit would make an infinite gradient look like a large one.
+// The loss is 0 and the gradient infinite, which the limit would make a large one.
+class RootLoss : public Module {
+ public:
+  RootLoss() { weight = register_parameter("weight", at::zeros({1})); }
+  at::Tensor forward(const at::Tensor& x) override { return x; }
+  at::Tensor loss(const at::Tensor&, const at::Tensor&) override { return weight.sqrt().sum(); }
+  at::Tensor weight;
+};
+
 TEST(ClipAndDecay, FindsAnInfiniteGradientBeforeItIsClipped) {
-  const at::Tensor x = at::full({4, 3}, 1e200, at::kDouble), y = at::zeros({4, 2}, at::kDouble);
-  TensorData data({x, y}, {x, y}, {.batch_size = 4});
-  const auto model = std::make_shared<OneLayer>();
-  const FitResult result = Trainer({.max_epochs = 1,
-                                    .gradient_clip_val = 1,
-                                    .gradient_clip_algorithm = "value",
-                                    .precision = "64-true"})
-                               .fit(model, data);
+  TensorData data = ramp(4, 0, 4);
+  const FitResult result =
+      Trainer({.max_epochs = 1, .gradient_clip_val = 1, .gradient_clip_algorithm = "value"})
+          .fit(std::make_shared<RootLoss>(), data);
   EXPECT_EQ(result.status, FitStatus::diverged);
 }
 
