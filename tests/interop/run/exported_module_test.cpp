@@ -328,7 +328,7 @@ TEST(ExportedModule, HasTheOptionsOfItsLoss) {
     EXPECT_EQ(masked.weight.item<std::int64_t>(), 9) << name;
   }
   ExportedModule each({.file = kProgram, .loss = "bce_with_logits"});
-  for (const at::IntArrayRef shape : {at::IntArrayRef{6}, at::IntArrayRef{6, 1}, at::IntArrayRef{6, 2}}) {
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{6}, {6, 1}, {6, 2}}) {
     const at::Tensor logits = at::randn(shape), labels = at::rand(shape).round();
     const at::Tensor right = at::binary_cross_entropy_with_logits(logits, labels);
     EXPECT_TRUE(at::equal(each.loss(logits, labels), right)) << shape;
