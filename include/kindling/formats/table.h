@@ -12,6 +12,8 @@
 // Tables from CSV files and from files of JSON lines (.jsonl, .ndjson).
 //
 // A CSV file (RFC 4180) has a header row with the columns' names, then rows of as many fields:
+// - The first column without a name, or the only one, is called `row`: R and pandas write row numbers so. Its
+//   values are categories. Other columns without a name are omitted.
 // - Fields may be quoted, and then contain delimiters, line breaks and doubled quotes. Spaces and tabs around
 //   unquoted fields are ignored. Lines end with LF, CRLF or CR. Blank lines and a UTF-8 byte order mark are
 //   skipped.
@@ -20,7 +22,8 @@
 //   an empty field is a category, too.
 // - Numbers have a decimal point, in every locale, and are read exactly. They must be finite.
 //
-// A file of JSON lines has an object per line, such as {"rooms": 3, "city": "Bern"}:
+// A file of JSON lines has an object per line, such as {"rooms": 3, "city": "Bern"}; a .json file may also be
+// an array of such objects:
 // - Its keys are the columns, in the order in which they first occur.
 // - null, or a key that the line lacks, is a missing value. A text is never missing.
 // - Texts are categories, also if they look like numbers; so are true and false. A number in a column of
@@ -51,6 +54,9 @@ struct Table {
   std::vector<TableColumn> columns{};
   std::size_t num_rows = 0;          // without the header
   std::vector<BrokenRow> skipped{};  // with TableOptions::skips_broken
+  // The name that the column without a name got: row numbers, as R and pandas write them. Empty: none.
+  std::string row_name{};
+  std::size_t num_unnamed = 0;  // further columns without a name, which are not in the table
 
   // Returns the number in the file, counted from 1, of a row of the table, counted from 0.
   KINDLING_API std::size_t row_number(std::size_t index) const;
@@ -73,7 +79,16 @@ struct TableOptions {
   // not UTF-8, or another value in a column of numbers. A column whose kind is not declared has numbers if at
   // least half of its values are numbers.
   bool skips_broken = false;
-  char delimiter = ',';                          // of CSV: ',', ';', '\t' or '|'
+  // Of CSV. 0: the first line decides among ',', ';', '\t', '|' and ' ' (one or several blanks).
+  char delimiter = ',';
+  bool has_header = true;             // of CSV; false: the columns are c1, c2, …
+  std::size_t num_skipped_lines = 0;  // of CSV, before the header
+  char comment = 0;                   // of CSV: lines that begin with it are skipped; 0: none
+  char thousands = 0;  // of CSV: ',' '.' ' ' '\'' or '_' between groups of three digits; 0: none
+  char decimal = '.';  // of CSV: '.' or ','
+  // More texts that mark a missing value; "auto": those that programs usually write, such as ?, -, None,
+  // #N/A.
+  std::vector<std::string> na_values{};
   std::size_t max_bytes = std::size_t{1} << 32;  // of the file
 };
 
@@ -81,7 +96,7 @@ struct TableOptions {
 // for the file, for a double or an int32 per value (while columns grow, twice as much), and for the distinct
 // categories. More than 65,536 columns, or 10 million categories of one, are refused; and JSON lines of which
 // almost all values are missing, more than 4 million of them and more than 4 per byte of the file.
-// Reads JSON lines if is_json_lines_file(path), otherwise CSV.
+// Reads JSON lines if is_json_lines_file(path), otherwise CSV; both also compressed by gzip.
 KINDLING_API Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
 KINDLING_API Table parse_table(std::string_view text, const std::string& place,
                                const TableOptions& options = {});
@@ -89,7 +104,7 @@ KINDLING_API Table parse_table(std::string_view text, const std::string& place,
 KINDLING_API Table parse_json_lines(std::string_view text, const std::string& place,
                                     const TableOptions& options = {});
 
-// Returns true for the extensions .jsonl and .ndjson, in upper or lower case.
+// Returns true for the extensions .jsonl, .ndjson and .json, in upper or lower case, also before .gz.
 KINDLING_API bool is_json_lines_file(const std::filesystem::path& path);
 
 }  // namespace kindling

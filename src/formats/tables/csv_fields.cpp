@@ -22,9 +22,15 @@ std::string_view without_spaces(const char* begin, const char* end) {
 
 }  // namespace
 
-CsvFields::CsvFields(std::string_view text, char delimiter, std::string place)
-    : at_(text.data()), end_(text.data() + text.size()), delimiter_(delimiter), place_(std::move(place)) {
-  for (const char c : {delimiter, '\n', '\r'}) ends_field_[static_cast<unsigned char>(c)] = true;
+CsvFields::CsvFields(std::string_view text, const CsvLayout& layout, std::string place)
+    : at_(text.data()),
+      end_(text.data() + text.size()),
+      delimiter_(layout.delimiter),
+      comment_(layout.comment),
+      place_(std::move(place)),
+      has_begun_(!layout.has_header) {
+  for (const char c : {delimiter_, '\n', '\r'}) ends_field_[static_cast<unsigned char>(c)] = true;
+  for (std::size_t i = 0; i < layout.num_skipped_lines; ++i) skip_line();
 }
 
 std::string CsvFields::row_text() const {
@@ -40,7 +46,7 @@ std::string CsvFields::where() const {
 
 bool CsvFields::begin_row() {
   require_row_done();
-  while (at_ != end_ && (*at_ == '\n' || *at_ == '\r')) skip_line_end();
+  skip_lines_without_fields();
   if (at_ == end_) return false;
   if (has_begun_) ++row_;
   has_begun_ = true;
@@ -73,7 +79,25 @@ void CsvFields::skip_row() {
   is_row_done_ = true;
   if (!has_wrong_quotes_) return;
   line_ = row_line_;
-  at_ = std::find_if(row_begin_, end_, [](char c) { return c == '\n' || c == '\r'; });
+  at_ = row_begin_;
+  skip_line();
+}
+
+void CsvFields::skip_lines_without_fields() {
+  while (at_ != end_) {
+    if (delimiter_ == ' ' && *at_ == ' ')
+      ++at_;
+    else if (*at_ == '\n' || *at_ == '\r')
+      skip_line_end();
+    else if (comment_ != 0 && *at_ == comment_)
+      skip_line();
+    else
+      return;
+  }
+}
+
+void CsvFields::skip_line() {
+  at_ = std::find_if(at_, end_, [](char c) { return c == '\n' || c == '\r'; });
   if (at_ != end_) skip_line_end();
 }
 
@@ -85,11 +109,13 @@ void CsvFields::skip_line_end() {
 
 void CsvFields::end_field() {
   is_row_done_ = at_ == end_ || *at_ != delimiter_;
-  if (at_ == end_) return;
-  if (is_row_done_)
-    skip_line_end();
-  else
+  if (!is_row_done_) {
     ++at_;
+    if (delimiter_ != ' ') return;
+    while (at_ != end_ && *at_ == ' ') ++at_;
+    is_row_done_ = at_ == end_ || *at_ == '\n' || *at_ == '\r';
+  }
+  if (is_row_done_ && at_ != end_) skip_line_end();
 }
 
 CsvField CsvFields::take() {
@@ -135,7 +161,7 @@ CsvField CsvFields::take_quoted() {
     begin = ++at_;
   }
   if (is_escaped) text = unescaped_.append(text);
-  while (at_ != end_ && *at_ == ' ') ++at_;
+  while (delimiter_ != ' ' && at_ != end_ && *at_ == ' ') ++at_;
   if (at_ != end_ && !ends_field(*at_))
     throw RowError({.place = where(),
                     .found = "there is text after the field's closing quote",

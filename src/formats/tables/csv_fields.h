@@ -13,10 +13,18 @@ struct CsvField {
   bool is_quoted = false;
 };
 
+// How a CSV text is laid out.
+struct CsvLayout {
+  char delimiter = ',';  // ' ': one or several blanks
+  char comment = 0;      // lines that begin with it are skipped; 0: none
+  bool has_header = true;
+  std::size_t num_skipped_lines = 0;  // before the header
+};
+
 // Takes the fields of a CSV text one after another. The text must outlive the reader.
 class CsvFields {
  public:
-  CsvFields(std::string_view text, char delimiter, std::string place);
+  CsvFields(std::string_view text, const CsvLayout& layout, std::string place);
 
   // Skips blank lines and begins the next row; false at the end of the text. Throws RowError while fields of
   // the current row are left.
@@ -30,7 +38,7 @@ class CsvFields {
   // Takes the next field if it is an unquoted number without spaces, which is faster than take().
   bool take_number(double& number);
 
-  std::size_t row() const { return row_; }  // 0: the header
+  std::size_t row() const { return row_; }  // 0: the header; without a header, rows count from 1, too
   // The names that error messages use from now on; they must outlive the reader.
   void set_names(const std::vector<std::string>& names) { names_ = &names; }
   // Returns "houses.csv, row 3 (line 4), column 'price'", for the field that was taken last.
@@ -41,12 +49,14 @@ class CsvFields {
  private:
   CsvField take_quoted();
   void end_field();
+  void skip_lines_without_fields();
   bool ends_field(char c) const { return ends_field_[static_cast<unsigned char>(c)]; }
+  void skip_line();
   void skip_line_end();
 
   const char *at_, *row_begin_ = nullptr;
   const char* end_;
-  char delimiter_;
+  char delimiter_, comment_;
   std::string place_;
   std::array<bool, 256> ends_field_{};
   const std::vector<std::string>* names_ = nullptr;

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "formats/tables/column_kinds.h"
 #include "formats/tables/csv_number.h"
+#include "formats/tables/table_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/text.h"
 #include "kindling/formats/table.h"
@@ -28,7 +29,12 @@ class JsonLinesParser {
  public:
   JsonLinesParser(std::string_view text, const std::string& place, const DeclaredKinds& declared,
                   const TableOptions& options, BrokenRows& broken)
-      : text_(text), place_(place), declared_(declared), options_(options), broken_(broken) {}
+      : text_(text),
+        place_(place),
+        declared_(declared),
+        options_(options),
+        values_(options, place),
+        broken_(broken) {}
 
   void take_lines() {
     for (std::string_view rest = text_; !rest.empty();) {
@@ -89,6 +95,7 @@ class JsonLinesParser {
     return take_number(value, [&] { return text; });
   }
   bool string(const std::string& text) {
+    if (values_.is_marked_missing(text)) return null();
     return take_value("a text", [&](ColumnState& state) { take_text(state, text, quoted_text(text)); });
   }
   bool binary(nlohmann::json::binary_t&) { return false; }  // JSON has none
@@ -257,8 +264,7 @@ class JsonLinesParser {
                          .wanted = "a number",
                          .remedy = csv_number(text) ? "write the number without quotes"
                                    : is_bool        ? "write 1 or 0"
-                                                    : "correct the value, write null if it is missing, "
-                                                      "or declare the column as one of categories"},
+                                                    : values_.hint_for(text)},
                         state.num_numbers > 0);
   }
 
@@ -279,6 +285,7 @@ class JsonLinesParser {
   const std::string& place_;
   const DeclaredKinds& declared_;
   const TableOptions& options_;
+  const TableValues values_;
   BrokenRows& broken_;
   std::vector<ColumnState> columns_;
   std::vector<std::size_t> last_rows_;  // of columns: the last row that has the key
@@ -293,11 +300,6 @@ class JsonLinesParser {
 };
 
 }  // namespace
-
-bool is_json_lines_file(const std::filesystem::path& path) {
-  const std::string extension = lower_case(path.extension().string());
-  return extension == ".jsonl" || extension == ".ndjson";
-}
 
 Table parse_json_lines(std::string_view text, const std::string& place, const TableOptions& options) {
   refuse_utf16(text, place, "save it again as UTF-8");

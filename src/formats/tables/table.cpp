@@ -1,7 +1,6 @@
 #include "kindling/formats/table.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -11,9 +10,12 @@
 #include "base/utf8.h"
 #include "formats/tables/column_kinds.h"
 #include "formats/tables/csv_fields.h"
+#include "formats/tables/csv_layout.h"
 #include "formats/tables/csv_number.h"
+#include "formats/tables/table_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
 #include "kindling/base/text.h"
 
 namespace kindling {
@@ -21,81 +23,55 @@ namespace {
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
-bool is_missing_text(std::string_view text) {
-  constexpr std::array<std::string_view, 7> kTexts{"", "NA", "N/A", "NaN", "nan", "NULL", "null"};
-  return text.size() <= 4 && std::find(kTexts.begin(), kTexts.end(), text) != kTexts.end();
-}
-
-// Returns "1234.5" for "1,234.5", "1.234,5" and "1234,5"; the text itself if it has no comma.
-std::string with_decimal_point(std::string_view text) {
-  const bool is_decimal = text.find(',') == text.rfind(',') && text.rfind('.') + 1 <= text.rfind(',') + 1;
-  std::string number;
-  for (const char c : text) {
-    if (c == ',' && is_decimal)
-      number += '.';
-    else if (c != ',' && (c != '.' || !is_decimal))
-      number += c;
-  }
-  return number;
-}
-
-// The kinds of mistakes that a number contains, which its hint names.
-enum class NumberMistake : std::uint8_t { none, comma, range, text };
-
-NumberMistake mistake_in(std::string_view text) {
-  if (text.find_first_of("0123456789iI.+-") != 0) return NumberMistake::text;  // most texts
-  if (csv_number(text)) return NumberMistake::none;
-  if (text.find(',') != std::string_view::npos)
-    return csv_number(with_decimal_point(text)) ? NumberMistake::comma : NumberMistake::text;
-  std::string lower = lower_case(text);
-  if (lower.starts_with('+') || lower.starts_with('-')) lower.erase(0, 1);
-  if (lower == "inf" || lower == "infinity") return NumberMistake::range;
-  const std::size_t exponent = lower.find('e');
-  // "1e999", whose mantissa alone is a number.
-  const bool is_number = exponent != std::string::npos && csv_number(lower.substr(0, exponent)) &&
-                         csv_number(lower.substr(exponent + 1));
-  return is_number ? NumberMistake::range : NumberMistake::text;
-}
-
-std::string hint_for(std::string_view text) {
-  switch (mistake_in(text)) {
-    case NumberMistake::comma:
-      return "write a decimal point and no thousands separators: " + with_decimal_point(text);
-    case NumberMistake::range:
-      return "replace the value, or leave the field empty if it is missing";
-    default:
-      return "correct the value, or declare the column as one of categories";
-  }
-}
-
 using Stage = ColumnState::Stage;
-
-// Counts a field that occurs several times. Numbers with a mistake, such as 1,5, are meant as numbers.
-void count_field(ColumnState& state, std::string_view text, std::size_t times) {
-  if (is_missing_text(text)) return;
-  (mistake_in(text) == NumberMistake::text ? state.num_texts : state.num_numbers) += times;
-}
 
 class TableParser {
  public:
   TableParser(std::string_view text, const std::string& place, const TableOptions& options)
-      : text_(text), options_(options), fields_(text, options.delimiter, place) {}
+      : text_(text),
+        options_(options),
+        values_(options, place),
+        layout_(layout_of(text, options)),
+        fields_(text, layout_, place) {}
 
   Table parse() {
     take_header();
     if (!options_.skips_others) require_columns(options_, names_, fields_.place());
     kinds_ = declared_kinds(options_, fields_.place());
+    if (!row_name_.empty()) kinds_.emplace(row_name_, DeclaredKind{.kind = ColumnKind::category});
     do {
       columns_.clear();
-      for (const std::string& name : names_) columns_.emplace_back(name, kinds_, options_);
+      for (const std::string& name : names_) {
+        columns_.emplace_back(name, kinds_, options_);
+        if (name.empty() || (name == row_name_ && options_.skips_others && !is_declared(name)))
+          columns_.back().stage = Stage::skipped;
+      }
       has_quoted_missing_.assign(names_.size(), false);
       reserve_rows();
       take_rows();
     } while (broken_.begin_pass() || has_wrong_kinds() || take_mixed_columns());
-    return table_of(std::move(columns_), num_rows_, broken_);
+    Table table = table_of(std::move(columns_), num_rows_, broken_);
+    table.row_name = row_name_;
+    table.num_unnamed = static_cast<std::size_t>(std::count(names_.begin(), names_.end(), ""));
+    return table;
   }
 
  private:
+  static CsvLayout layout_of(std::string_view text, const TableOptions& options) {
+    CsvLayout layout{.delimiter = options.delimiter,
+                     .comment = options.comment,
+                     .has_header = options.has_header,
+                     .num_skipped_lines = options.num_skipped_lines};
+    if (layout.delimiter == 0) layout.delimiter = delimiter_of(text, layout);
+    return layout;
+  }
+
+  bool is_declared(const std::string& name) const {
+    for (const auto* list : {&options_.numbers, &options_.categories, &options_.known_categories})
+      if (std::find(list->begin(), list->end(), name) != list->end()) return true;
+    return false;
+  }
+
   void take_header() {
     if (!fields_.begin_row())
       throw DataError({.place = fields_.place(),
@@ -104,41 +80,49 @@ class TableParser {
     while (!fields_.is_row_done()) {
       const CsvField field = fields_.take();
       if (names_.size() == kMaxTableColumns) throw DataError(too_many_columns(fields_.row_text()));
-      if (field.text.empty())
-        throw DataError(
-            {.place = fields_.where(),
-             .found = "the column has no name",
-             .wanted = "a header row with a name for each column",
-             .remedy = "name the column, or write the table without row numbers (pandas: index=False)"});
+      if (!options_.has_header) {
+        names_.push_back("c" + std::to_string(names_.size() + 1));
+        continue;
+      }
       if (!is_utf8(field.text)) throw DataError(not_utf8(fields_.where()));
       names_.emplace_back(field.text);
     }
-    check_names();
+    if (options_.has_header) check_names();
   }
 
   // Goes to the first row.
   void begin_rows() {
-    fields_ = CsvFields(text_, options_.delimiter, fields_.place());
+    fields_ = CsvFields(text_, layout_, fields_.place());
     fields_.set_names(names_);
     broken_.rewind();
+    if (!options_.has_header) return;
     fields_.begin_row();
     while (!fields_.is_row_done()) fields_.take();
   }
 
-  void check_names() const {
+  void check_names() {
     const std::string place = fields_.row_text();
-    if (std::all_of(names_.begin(), names_.end(),
-                    [](const auto& name) { return csv_number(name).has_value(); }))
+    const auto num_numbers = static_cast<std::size_t>(std::count_if(
+        names_.begin(), names_.end(), [](const auto& name) { return csv_number(name).has_value(); }));
+    if (num_numbers == names_.size())
       throw DataError({.place = place,
                        .found = "the first row contains numbers only",
                        .wanted = "a header row with the names of the columns",
-                       .remedy = "insert a first line such as x,y,price"});
+                       .remedy =
+                           "set data.header = false if the file has none, or insert a first line such as "
+                           "x,y,price"});
     if (names_.size() == 1 && names_[0].find_first_of(";\t,|") != std::string::npos)
       throw DataError({.place = place,
                        .found = "one column, " + quoted_text(names_[0]),
-                       .wanted = "fields separated by " + quoted_text({&options_.delimiter, 1}),
-                       .remedy = "set the delimiter to that of the file"});
+                       .wanted = "fields separated by " + quoted_text({&layout_.delimiter, 1}),
+                       .remedy = "set data.delimiter to that of the file, or data.skip_rows to the number of "
+                                 "lines before the header"});
+    name_unnamed();
+    if (2 * num_numbers >= names_.size())
+      log_warning(place + ": " + std::to_string(num_numbers) + " of " + counted(names_.size(), "name") +
+                  " are numbers, as if this were a row of values: set data.header = false if it is");
     std::vector<std::string_view> sorted(names_.begin(), names_.end());
+    std::erase(sorted, "");
     std::sort(sorted.begin(), sorted.end());
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
     if (twice != sorted.end())
@@ -146,6 +130,46 @@ class TableParser {
                        .found = "two columns have the name '" + one_line(*twice) + "'",
                        .wanted = "distinct names",
                        .remedy = "rename one of them"});
+    refuse_longer_rows();
+  }
+
+  void name_unnamed() {
+    const auto unnamed = static_cast<std::size_t>(std::count(names_.begin(), names_.end(), ""));
+    if (unnamed == 0) return;
+    if (unnamed == names_.size())
+      throw DataError({.place = fields_.row_text(),
+                       .found = "no column has a name",
+                       .wanted = "a header row with the names of the columns"});
+    constexpr const char* kName = "row";
+    const bool is_taken = std::find(names_.begin(), names_.end(), kName) != names_.end();
+    if (is_taken || (!names_.front().empty() && unnamed > 1)) return;
+    *std::find(names_.begin(), names_.end(), "") = row_name_ = kName;
+  }
+
+  // What the first row shows about all of them: the names of rows, or a delimiter at the end.
+  void refuse_longer_rows() {
+    CsvFields fields(text_, layout_, fields_.place());
+    std::vector<std::string> first;
+    try {
+      fields.begin_row();
+      while (!fields.is_row_done()) fields.take();
+      if (!fields.begin_row()) return;
+      while (!fields.is_row_done()) first.emplace_back(fields.take().text);
+    } catch (const RowError&) {
+      return;  // reported when the rows are read
+    }
+    if (first.size() != names_.size() + 1 || options_.skips_broken) return;
+    const bool ends_with_delimiter = first.back().empty();
+    throw DataError(
+        {.place = fields.row_text(),
+         .found = ends_with_delimiter
+                      ? "the row ends with a delimiter, and the header does not"
+                      : "the row has one field more than the header, as R's write.table writes "
+                        "names of rows",
+         .wanted = counted(names_.size(), "field") + ", as in the header",
+         .remedy = ends_with_delimiter
+                       ? "add a delimiter at the end of the header, or remove those of the rows"
+                       : "add a first name to the header, or write the table with col.names = NA"});
   }
 
   // Guesses the number of rows from the first lines. A row has at least a byte per column, so that this is at
@@ -195,7 +219,7 @@ class TableParser {
         fields_.take();
       } else if (state.stage != Stage::numbers) {
         take_text(state);
-      } else if (fields_.take_number(number)) {
+      } else if (values_.is_plain() && fields_.take_number(number)) {
         ++state.num_numbers;
         state.column.numbers.push_back(number);
       } else {
@@ -213,7 +237,13 @@ class TableParser {
     return !names.empty();
   }
 
-  static void count_categories(ColumnState& state) {
+  // Counts a field that occurs several times. Numbers with a mistake, such as 1,5, are meant as numbers.
+  void count_field(ColumnState& state, std::string_view text, std::size_t times) const {
+    if (values_.is_missing(text)) return;
+    (values_.is_meant_as_number(text) ? state.num_numbers : state.num_texts) += times;
+  }
+
+  void count_categories(ColumnState& state) const {
     const std::vector<std::string>& names = state.index.names();
     std::vector<std::size_t> times(names.size());
     for (const std::int32_t code : state.column.codes) {
@@ -240,9 +270,9 @@ class TableParser {
   void take_other(std::size_t i) {
     ColumnState& state = columns_[i];
     const CsvField field = fields_.take();
-    const bool is_missing = is_missing_text(field.text);
+    const bool is_missing = values_.is_missing(field.text);
     if (is_missing && field.is_quoted) has_quoted_missing_[i] = true;
-    const std::optional<double> number = is_missing ? kMissing : csv_number(field.text);
+    const std::optional<double> number = is_missing ? kMissing : values_.number(field.text);
     if (number) {
       if (!is_missing) ++state.num_numbers;
       state.column.numbers.push_back(*number);
@@ -250,11 +280,10 @@ class TableParser {
     }
     // If it is certain that none of the fields so far is a category, the others are taken at once.
     const bool is_mixed = state.num_numbers > 0 || has_quoted_missing_[i];
-    const bool is_wrong = mistake_in(field.text) != NumberMistake::text;
     state.leave_numbers({.place = fields_.where(),
                          .found = quoted_text(field.text),
-                         .wanted = is_wrong ? "a finite number with a decimal point" : "a number",
-                         .remedy = hint_for(field.text)},
+                         .wanted = values_.wanted_for(field.text),
+                         .remedy = values_.hint_for(field.text)},
                         is_mixed);
     if (is_mixed) {
       count_field(state, field.text, 1);
@@ -279,7 +308,7 @@ class TableParser {
 
   std::int32_t code_of(const CsvField& field, ColumnState& state) {
     const bool is_empty_category = state.declared.has_empty_category && field.text.empty();
-    if (!field.is_quoted && !is_empty_category && is_missing_text(field.text)) return -1;
+    if (!field.is_quoted && !is_empty_category && values_.is_missing(field.text)) return -1;
     if (const std::int32_t code = state.index.find(field.text); code >= 0) return code;
     if (!is_utf8(field.text)) throw RowError(not_utf8(fields_.where()));
     return state.code_of(field.text, [&] { return fields_.where(); });
@@ -287,9 +316,12 @@ class TableParser {
 
   std::string_view text_;
   const TableOptions& options_;
+  const TableValues values_;
+  const CsvLayout layout_;
   CsvFields fields_;
-  std::vector<std::string> names_;
-  DeclaredKinds kinds_;  // among them columns of numbers that contain other values
+  std::vector<std::string> names_;  // empty: the column is left out
+  std::string row_name_;            // Table::row_name
+  DeclaredKinds kinds_;             // among them columns of numbers that contain other values
   std::vector<ColumnState> columns_;
   std::vector<bool> has_quoted_missing_;  // of columns: "" or "NA", which may be a category
   std::size_t num_rows_ = 0;
@@ -297,10 +329,10 @@ class TableParser {
 };
 
 void check_options(const TableOptions& options) {
-  if (std::string_view(",;\t|").find(options.delimiter) == std::string_view::npos)
+  if (options.delimiter != 0 && std::string_view(",;\t| ").find(options.delimiter) == std::string_view::npos)
     throw DataError({.place = "TableOptions::delimiter",
                      .found = quoted_text({&options.delimiter, 1}),
-                     .wanted = "a comma, semicolon, tab or |"});
+                     .wanted = "a comma, semicolon, tab, | or blank"});
 }
 
 }  // namespace
@@ -326,12 +358,6 @@ Table parse_table(std::string_view text, const std::string& place, const TableOp
   refuse_utf16(text, place, "save it again as \"CSV UTF-8\"");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   return TableParser(text, place, options).parse();
-}
-
-Table read_table(const std::filesystem::path& path, const TableOptions& options) {
-  const std::string text = with_errors_as<DataError>([&] { return read_file(path, options.max_bytes); });
-  if (is_json_lines_file(path)) return parse_json_lines(text, path.string(), options);
-  return parse_table(text, path.string(), options);
 }
 
 }  // namespace kindling

@@ -84,10 +84,18 @@ TEST(JsonLines, ANumberAmongTextsIsACategory) {
             "'A 1' 'B 2' '7' ");
 }
 
+TEST(JsonLines, TakeMarksOfMissingValues) {
+  const Table table = parse_json_lines("{\"a\": 1, \"b\": \"?\"}\n{\"a\": \"?\", \"b\": \"x\"}\n{\"a\": 2}\n",
+                                       "t.jsonl", {.na_values = {"?"}});
+  EXPECT_EQ(table.columns[0].kind, ColumnKind::number);
+  EXPECT_TRUE(std::isnan(table.columns[0].numbers[1]));
+  EXPECT_EQ(table.columns[1].codes, (std::vector<std::int32_t>{-1, 0, -1}));
+}
+
 TEST(JsonLines, RefuseATextAmongNumbers) {
   const std::string expected =
-      "t.jsonl, row 2 (line 3), column 'a': \"about 4\"; expected: a number; correct the value, write null "
-      "if it is missing, or declare the column as one of categories";
+      "t.jsonl, row 2 (line 3), column 'a': \"about 4\"; expected: a number; if it marks a missing "
+      "value, set data.na_values = [\"about 4\"]; otherwise correct it";
   EXPECT_EQ(json_lines_error("{\"a\": 1}\n\n{\"a\": \"about 4\"}\n{\"a\": 5}\n"), expected);
   EXPECT_EQ(json_lines_error("{}\n\n{\"a\": \"about 4\"}\n{\"a\": 5}\n{\"a\": 6}\n"), expected);
   EXPECT_EQ(json_lines_error("{}\n\n{\"a\": \"about 4\"}\n{\"a\": \"x\"}\n", {.numbers = {"a"}}), expected);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "support/log_lines.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -127,40 +128,148 @@ TEST(Table, ReadsNumbersInEveryLocale) {
 TEST(Table, SplitsAtOtherDelimiters) {
   EXPECT_EQ(numbers_in(table_of("a;b\n1;2\n", {.delimiter = ';'}).columns[1]), "2.00");
   EXPECT_EQ(numbers_in(table_of("a\tb\n1\t2\n", {.delimiter = '\t'}).columns[1]), "2.00");
-  EXPECT_EQ(
-      table_error("a;b\n1;2\n"),
-      "t.csv, header: one column, \"a;b\"; expected: fields separated by \",\"; set the delimiter to that of "
-      "the file");
+  EXPECT_EQ(table_error("a;b\n1;2\n"),
+            "t.csv, header: one column, \"a;b\"; expected: fields separated by \",\"; set data.delimiter to "
+            "that of the "
+            "file, or data.skip_rows to the number of lines before the header");
   EXPECT_EQ(table_error("a\n", {.delimiter = 'x'}),
-            "TableOptions::delimiter: \"x\"; expected: a comma, semicolon, tab or |");
+            "TableOptions::delimiter: \"x\"; expected: a comma, semicolon, tab, | or blank");
+}
+
+TEST(Table, TakesTheDelimiterThatTheHeaderDecides) {
+  const auto second = [](const std::string& text) {
+    const Table table = table_of(text, {.delimiter = 0});
+    return table.columns.size() == 2 ? table.columns[1].name + " " + numbers_in(table.columns[1]) : "another";
+  };
+  for (const char* const delimiter : {",", ";", "\t", "|", " ", "   "}) {
+    const std::string d = delimiter;
+    EXPECT_EQ(second("a" + d + "b\n1" + d + "2.5\n" + d.substr(1) + "3" + d + "4\n"), "b 2.50 4.00") << d;
+  }
+  EXPECT_EQ(second("\"a;x\",b\n1,2\n"), "b 2.00");  // what a name contains decides nothing
+  EXPECT_EQ(second("a, in m;b\n1;2\n"), "b 2.00");  // a comma in a name, as the rows show
+  EXPECT_EQ(numbers_in(table_of("price in EUR\n1\n", {.delimiter = 0}).columns[0]), "1.00");
+  EXPECT_EQ(numbers_in(table_of(" a   b \n  1   \"x y\"  \n 2 z\n", {.delimiter = 0}).columns[0]),
+            "1.00 2.00");
+}
+
+TEST(Table, CallsAColumnWithoutANameRow) {
+  const Table table = table_of("\"\",a,b\n01,2,x\n02,3,y\n");
+  EXPECT_EQ(table.row_name, "row");
+  expect_categories(table.columns[0], {"01", "02"}, {0, 1});
+  EXPECT_EQ(table_of("a,\n1,\n").row_name, "row");  // the only one
+  EXPECT_EQ(table_of("a,b\n1,2\n").row_name, "");
+  const Table several = table_of("a,,b,\n1,2,3,4\n");
+  EXPECT_EQ(several.row_name, "");
+  EXPECT_EQ(several.num_unnamed, 2u);
+  EXPECT_EQ(several.columns.size(), 2u);
+  EXPECT_EQ(numbers_in(several.columns[1]), "3.00");
+  const Table taken = table_of(",row\n1,2\n");
+  EXPECT_EQ(taken.row_name, "");
+  EXPECT_EQ(numbers_in(taken.columns[0]), "2.00");
+  // A reader that names its columns gets this one by its name.
+  EXPECT_EQ(table_of(",a\n1,2\n", {.numbers = {"a"}, .skips_others = true}).columns.size(), 1u);
+  EXPECT_EQ(table_of(",a\n1,2\n", {.categories = {"row"}, .skips_others = true}).columns.size(), 1u);
+  EXPECT_EQ(table_error(",\n1,2\n"),
+            "t.csv, header: no column has a name; expected: a header row with the names of the columns");
+}
+
+TEST(Table, ReadsFilesWithoutAHeader) {
+  const Table table = table_of("1,x\n2,y\n", {.has_header = false});
+  EXPECT_EQ(table.columns[0].name, "c1");
+  EXPECT_EQ(numbers_in(table.columns[0]), "1.00 2.00");
+  expect_categories(table.columns[1], {"x", "y"}, {0, 1});
+  EXPECT_NE(table_error("1,2\n3\n", {.has_header = false}).find("row 2 (line 2), column 'c2'"),
+            std::string::npos);
+}
+
+TEST(Table, WarnsOfAHeaderThatLooksLikeValues) {
+  const LogLines log;
+  table_of("60,2,red,blue\n1,2,3,4\n");
+  ASSERT_EQ(log.texts.size(), 1u);
+  EXPECT_NE(log.texts[0].find("t.csv, header: 2 of 4 names are numbers"), std::string::npos) << log.texts[0];
+}
+
+TEST(Table, SkipsLinesThatAreNoRows) {
+  const std::string table = "report, of May\n\n# unit: m\na,b\n1,2\n# half\n3,4\n";
+  EXPECT_EQ(numbers_in(table_of(table, {.num_skipped_lines = 2, .comment = '#'}).columns[1]), "2.00 4.00");
+  EXPECT_NE(table_error("x\na,b\n1,2\n3\n", {.num_skipped_lines = 1}).find("row 2 (line 4)"),
+            std::string::npos);
+}
+
+TEST(Table, ReadsNumbersAsOtherProgramsWriteThem) {
+  const TableOptions english{.delimiter = ';', .thousands = ','},
+      german{.delimiter = ';', .thousands = '.', .decimal = ','}, swiss{.thousands = '\''};
+  EXPECT_EQ(numbers_in(table_of("a;b\n1,234.5;1\n-12,345,678;2\n999;3\n", english).columns[0]),
+            "1234.50 -12345678.00 999.00");
+  EXPECT_EQ(numbers_in(table_of("a;b\n1.234,5;1\n0,25;2\n1.000.000;3\n12,5e3;3\n", german).columns[0]),
+            "1234.50 0.25 1000000.00 12500.00");
+  EXPECT_EQ(numbers_in(table_of("a\n1'234.5\n2\n", swiss).columns[0]), "1234.50 2.00");
+  for (const char* const wrong : {"12,34", "1,2345", "1234,567", ",123", "1,234,56"})
+    EXPECT_NE(table_error("a;b\n1;1\n2;1\n" + std::string(wrong) + ";1\n", english).find("row 3"),
+              std::string::npos)
+        << wrong;
+  EXPECT_NE(table_error("a;b\n1,5;1\n2,5;1\n1.5;1\n", {.delimiter = ';', .decimal = ','}).find("row 3"),
+            std::string::npos);
+}
+
+TEST(Table, TakesMarksOfMissingValues) {
+  const std::string table = "a,b\n1,x\n?,?\n3,-\n-,y\n";
+  EXPECT_NE(
+      table_error(table).find("\"?\"; expected: a number; if it marks a missing value, set data.na_values "
+                              "= [\"?\"]; otherwise correct it"),
+      std::string::npos)
+      << table_error(table);
+  const Table listed = table_of(table, {.na_values = {"?", "-"}});
+  EXPECT_EQ(numbers_in(listed.columns[0]), "1.00 - 3.00 -");
+  expect_categories(listed.columns[1], {"x", "y"}, {0, -1, -1, 1});
+  for (const char* const mark :
+       {"n/a", "?", "-", ".", "None", "#N/A", "<NA>", "\\N", "nil", "-nan", "#VALUE!"})
+    EXPECT_EQ(
+        numbers_in(table_of("a\n1\n" + std::string(mark) + "\n2\n", {.na_values = {"auto"}}).columns[0]),
+        "1.00 - 2.00")
+        << mark;
+}
+
+TEST(Table, SaysWhatLongerRowsAre) {
+  EXPECT_EQ(
+      table_error("a b\nr1 1 2\nr2 3 4\n", {.delimiter = 0}),
+      "t.csv, row 1 (line 2): the row has one field more than the header, as R's write.table writes names of "
+      "rows; expected: 2 fields, as in the header; add a first name to the header, or write the table with "
+      "col.names = NA");
+  EXPECT_EQ(
+      table_error("a,b\n1,2,\n3,4,\n"),
+      "t.csv, row 1 (line 2): the row ends with a delimiter, and the header does not; expected: 2 fields, as "
+      "in the header; add a delimiter at the end of the header, or remove those of the rows");
 }
 
 TEST(Table, RefusesTextAmongNumbers) {
   EXPECT_EQ(
       table_error("a,price\n1,2\n3,about 4\n5,6\n"),
-      "t.csv, row 2 (line 3), column 'price': \"about 4\"; expected: a number; correct the value, or declare "
-      "the column as one of categories");
+      "t.csv, row 2 (line 3), column 'price': \"about 4\"; expected: a number; if it marks a missing value, "
+      "set data.na_values = [\"about 4\"]; otherwise correct it");
   // One number of three values: names.
   expect_categories(table_of("a\n7\nA 1\nB 2\n").columns[0], {"7", "A 1", "B 2"}, {0, 1, 2});
   EXPECT_EQ(
-      table_error("a\n7\nA 1\nB 2\n", {.numbers = {"a"}}),
-      "t.csv, row 2 (line 3), column 'a': \"A 1\"; expected: a number; correct the value, or declare the "
-      "column as one of categories");
+      table_error("a\n7\n8\n12b\n", {.numbers = {"a"}}),
+      "t.csv, row 3 (line 4), column 'a': \"12b\"; expected: a number; correct it, or list the column in "
+      "data.categories if its values are names");
 }
 
 TEST(Table, HintsAtDecimalCommas) {
+  const std::string expected = "expected: a finite number with a decimal point; ";
   EXPECT_EQ(table_error("a;b\n1;\"1.234,5\"\n2;3,5\n", {.delimiter = ';'}),
-            "t.csv, row 1 (line 2), column 'b': \"1.234,5\"; expected: a finite number with a decimal point; "
-            "write a "
-            "decimal point and no thousands separators: 1234.5");
+            "t.csv, row 1 (line 2), column 'b': \"1.234,5\"; " + expected +
+                "set data.decimal = \",\" and data.thousands = \".\" if the comma is the decimal mark");
   EXPECT_EQ(table_error("a\n1\n\"1,234.5\"\n"),
-            "t.csv, row 2 (line 3), column 'a': \"1,234.5\"; expected: a finite number with a decimal point; "
-            "write a "
-            "decimal point and no thousands separators: 1234.5");
+            "t.csv, row 2 (line 3), column 'a': \"1,234.5\"; " + expected +
+                "set data.thousands = \",\" if the comma separates thousands");
   EXPECT_EQ(
-      table_error("a\n1\n\"0,5\"\n"),
-      "t.csv, row 2 (line 3), column 'a': \"0,5\"; expected: a finite number with a decimal point; write a "
-      "decimal point and no thousands separators: 0.5");
+      table_error("a\n1\n\"52,276\"\n"),
+      "t.csv, row 2 (line 3), column 'a': \"52,276\"; " + expected +
+          "set data.thousands = \",\" if the comma separates thousands, or data.decimal = \",\" if it is the "
+          "decimal mark");
+  EXPECT_EQ(table_error("a\n1\n\"0,5\"\n"), "t.csv, row 2 (line 3), column 'a': \"0,5\"; " + expected +
+                                                "set data.decimal = \",\" if the comma is the decimal mark");
 }
 
 TEST(Table, RefusesNumbersThatAreNotFinite) {
@@ -179,8 +288,8 @@ TEST(Table, RefusesRaggedRows) {
             "fields, "
             "as in the header");
   EXPECT_EQ(
-      table_error("a,b\n1,2,3\n"),
-      "t.csv, row 1 (line 2), column 'b': the row continues after this column, the last one; expected: 2 "
+      table_error("a,b\n1,2\n1,2,3\n"),
+      "t.csv, row 2 (line 3), column 'b': the row continues after this column, the last one; expected: 2 "
       "fields, as in the header; quote fields that contain delimiters");
 }
 
@@ -247,11 +356,7 @@ TEST(Table, RefusesUnusableHeaders) {
   EXPECT_EQ(
       table_error("1,2.5\n3,4\n"),
       "t.csv, header: the first row contains numbers only; expected: a header row with the names of the "
-      "columns; insert a first line such as x,y,price");
-  EXPECT_EQ(
-      table_error(",a\n0,1\n"),
-      "t.csv, header, column 1: the column has no name; expected: a header row with a name for each column; "
-      "name the column, or write the table without row numbers (pandas: index=False)");
+      "columns; set data.header = false if the file has none, or insert a first line such as x,y,price");
   EXPECT_EQ(table_error("a,b,a\n"),
             "t.csv, header: two columns have the name 'a'; expected: distinct names; rename one of them");
 }
@@ -290,6 +395,43 @@ TEST(Table, ReadsFilesUpToTheirLimit) {
             std::string::npos);
   EXPECT_NE(error_text<DataError>([&] { read_table(scratch / "none.csv"); }).find("none.csv"),
             std::string::npos);
+}
+
+TEST(Table, ReadsCompressedFilesAndArraysOfJson) {
+  const Scratch scratch;
+  const auto written = [&](const std::string& name, const std::string& bytes) {
+    std::ofstream(scratch / name, std::ios::binary) << bytes;
+    return scratch / name;
+  };
+  // gzip.compress(b"a,b\n1,x\n", 9, mtime=0) of Python
+  const std::string gzip(
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x4b\xd4\x49\xe2\x32\xd4\xa9\xe0\x02\x00\xf4\xa0\x01\x00\x08"
+      "\x00\x00\x00",
+      28);
+  EXPECT_EQ(numbers_in(read_table(written("t.csv.gz", gzip)).columns[0]), "1.00");
+  EXPECT_EQ(numbers_in(read_table(written("t.csv", gzip)).columns[0]), "1.00");
+  const Table array = read_table(
+      written("t.json", "[\n  {\"a\": 1, \"b\": \"x, \\\"y\\\" ]\"},\n  {\"a\": 2,\n   \"b\": \"z\"}\n]\n"));
+  EXPECT_EQ(numbers_in(array.columns[0]), "1.00 2.00");
+  expect_categories(array.columns[1], {"x, \"y\" ]", "z"}, {0, 1});
+  EXPECT_EQ(read_table(written("t.json", "{\"a\": 1}\n{\"a\": 2}\n")).num_rows, 2u);
+  EXPECT_NE(error_text<DataError>([&] { read_table(written("t.json", "[{\"a\": [1]}]")); }).find("an array"),
+            std::string::npos);
+}
+
+TEST(Table, NamesOtherFormats) {
+  const Scratch scratch;
+  const std::pair<std::string, std::string> cases[] = {
+      {std::string("PK\x03\x04\0\0", 6), "zip archive"},
+      {"BZh91AY", "bzip2"},
+      {"PAR1\x15", "Parquet"},
+      {" <!DOCTYPE html>\n", "HTML"},
+      {"version https://git-lfs.github.com/spec/v1\n", "Git LFS"}};
+  for (const auto& [bytes, found] : cases) {
+    std::ofstream(scratch / "t.csv", std::ios::binary) << bytes;
+    const std::string error = error_text<DataError>([&] { read_table(scratch / "t.csv"); });
+    EXPECT_NE(error.find(found), std::string::npos) << error;
+  }
 }
 
 }  // namespace

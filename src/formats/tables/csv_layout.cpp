@@ -1,0 +1,53 @@
+#include "formats/tables/csv_layout.h"
+
+#include <array>
+#include <cstddef>
+
+#include "formats/tables/column_kinds.h"
+
+namespace kindling {
+namespace {
+
+// The fields of the first two rows; 0: no such row.
+struct FieldCounts {
+  std::size_t first = 0, second = 0;
+};
+
+FieldCounts count_fields(std::string_view text, CsvLayout layout, char delimiter) try {
+  layout.delimiter = delimiter;
+  CsvFields fields(text, layout, "");
+  FieldCounts counts;
+  for (std::size_t* count : {&counts.first, &counts.second}) {
+    if (!fields.begin_row()) break;
+    for (; !fields.is_row_done(); ++*count) fields.take();
+  }
+  return counts;
+} catch (const RowError&) {
+  return {};
+}
+
+}  // namespace
+
+char delimiter_of(std::string_view text, const CsvLayout& layout) {
+  char found = ',';
+  std::size_t most = 1;
+  bool is_sure = false;
+  for (const char delimiter : {',', '\t', ';', '|'}) {
+    const FieldCounts counts = count_fields(text, layout, delimiter);
+    const bool is_equal = counts.first == counts.second || counts.second == 0;
+    if (counts.first < 2 || (is_sure && !is_equal)) continue;
+    if (counts.first > most || (is_equal && !is_sure)) {
+      found = delimiter;
+      most = counts.first;
+    }
+    is_sure = is_sure || is_equal;
+  }
+  if (most > 1) return found;
+  // R's write.table leaves out the name of the row numbers.
+  const FieldCounts blanks = count_fields(text, layout, ' ');
+  const bool is_table =
+      blanks.first > 1 && (blanks.second == blanks.first || blanks.second == blanks.first + 1);
+  return is_table ? ' ' : ',';
+}
+
+}  // namespace kindling

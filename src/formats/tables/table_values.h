@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kindling/formats/table.h"
+
+namespace kindling {
+
+// What a text of a table means: a missing value, a number, or neither, with a hint.
+class TableValues {
+ public:
+  // Throws DataError for contradictory options.
+  explicit TableValues(const TableOptions& options, const std::string& place);
+
+  bool is_missing(std::string_view text) const;
+  // True if this is one of TableOptions::na_values, which also JSON has as texts.
+  bool is_marked_missing(std::string_view text) const;
+  // Returns the number that is all of the text.
+  std::optional<double> number(std::string_view text) const;
+  // True if numbers are written as C++ writes them.
+  bool is_plain() const { return decimal_ == '.' && thousands_ == 0; }
+  // True for a text that is meant as a number, such as 1,5.
+  bool is_meant_as_number(std::string_view text) const;
+  // What to do about a text in a column of numbers.
+  std::string wanted_for(std::string_view text) const;
+  std::string hint_for(std::string_view text) const;
+
+ private:
+  enum class Mistake : std::uint8_t { none, comma, thousands, range, text };
+  Mistake mistake_in(std::string_view text) const;
+
+  const std::vector<std::string>& marks_;
+  const char thousands_, decimal_;
+  bool takes_usual_marks_ = false;
+};
+
+// True for texts by which programs mark missing values: "?", "-", "None" and so on.
+bool is_usual_mark(std::string_view text);
+
+}  // namespace kindling
