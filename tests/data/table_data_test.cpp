@@ -207,8 +207,13 @@ TEST_F(TableFile, RefusesNumbersBeyondFloat32) {
 }
 
 TEST_F(TableFile, NeedsAColumnWithATrainingValue) {
-  const auto file = write("t.csv", "x,kind,y\n1,,1\n2,,2\n3,b,3\n");
-  TableData warned({.file = file, .target = {"y"}}, {.val = {{2, 3}}});
+  const auto file = write("t.csv", "x,kind,more,y\n1,,,1\n2,,,2\n3,b,4,3\n");
+  TableData without({.file = file, .target = {"y"}}, {.val = {{2, 3}}});
+  EXPECT_EQ(
+      warnings_of([&] { without.prepare(); }),
+      std::vector<std::string>{"t.csv: without any value in the training rows, and so omitted: kind, more"});
+  EXPECT_EQ(without.schema().features.size(), 1u);
+  TableData warned({.file = file, .target = {"y"}, .features = {"x", "kind"}}, {.val = {{2, 3}}});
   EXPECT_EQ(warnings_of([&] { warned.prepare(); }),
             (std::vector<std::string>{
                 "t.csv, column 'kind': 1 value is a category that the training rows do not have (such as "
@@ -271,9 +276,13 @@ TEST_F(TableFile, DistinguishesClassesByTheirTexts) {
   TableData other({.file = file, .test_file = ambiguous, .label = "k"});
   EXPECT_EQ(message([&] { other.test_dataloader(); }),
             "test.csv, row 1, column 'k': the class '1.0'; expected: one of -0, 0, 01, 1, 10");
-  EXPECT_EQ(message([&] { TableData({.file = write("m.csv", "x,k\n1,1\n2,\n"), .label = "k"}).prepare(); }),
-            "m.csv, row 2, column 'k': the value to predict is missing; expected: a value in every row; fill "
-            "it in, or remove the row");
+  EXPECT_EQ(
+      message([&] {
+        TableData({.file = write("m.csv", "x,k\n1,1\n2,\n"), .label = "k", .on_missing_target = "error"})
+            .prepare();
+      }),
+      "m.csv, row 2, column 'k': the value to predict is missing; expected: a value in every row; fill "
+      "it in, or remove the row");
 }
 
 TEST_F(TableFile, HasTheIdsOfARestoredTransform) {
@@ -371,7 +380,11 @@ TEST_F(TableFile, RefusesOptionsThatDoNotFit) {
             "data.fold: folds is not set; expected: folds = N, with fold < N");
   for (const std::string delimiter : {"x", "", "::"})
     EXPECT_EQ(message([&] { TableData({.target = {"y"}, .delimiter = delimiter}); }),
-              "data.delimiter: \"" + delimiter + "\"; expected: a comma, semicolon, tab or |");
+              "data.delimiter: \"" + delimiter + "\"; expected: a comma, semicolon, tab, |, blank, or auto");
+  EXPECT_EQ(message([] { TableData({.target = {"y"}, .thousands = "."}); }),
+            "data.thousands: data.decimal is the same character; expected: different characters");
+  EXPECT_EQ(message([] { TableData({.target = {"y"}, .features = {"x"}, .exclude = {"x"}}); }),
+            "data.exclude: 'x' is also in data.features; expected: one of them");
   EXPECT_EQ(refusal({}, {.train = {{0, 9}}}),
             "data.train: the range [0, 9]; expected: [first, end] with 0 <= first < end <= 5");
   EXPECT_EQ(refusal({}, {.train = {{0, 4}}, .val = {{3, 5}}}),
@@ -388,7 +401,7 @@ TEST_F(TableFile, NamesTheRowOfAMissingValue) {
             "it in, or "
             "set data.missing to \"median\"");
   EXPECT_EQ(
-      refusal({.target = {"rooms"}}),
+      refusal({.target = {"rooms"}, .on_missing_target = "error"}),
       "houses.csv, row 2, column 'rooms': the value to predict is missing; expected: a value in every row; "
       "fill it in, or remove the row");
   EXPECT_EQ(refusal({.target = {"city"}}),
@@ -397,7 +410,7 @@ TEST_F(TableFile, NamesTheRowOfAMissingValue) {
   const auto empty = write("e.csv", "x,y\n,1\nNA,2\n3,3\n");
   EXPECT_EQ(
       message([&] {
-        TableData({.file = empty, .target = {"y"}}, {.train = {{0, 2}}}).prepare();
+        TableData({.file = empty, .target = {"y"}, .features = {"x"}}, {.train = {{0, 2}}}).prepare();
       }),
       "e.csv, column 'x': the training rows have no value; expected: at least one; omit the column from "
       "data.features");
@@ -528,6 +541,67 @@ TEST_F(TableFile, SkipsBrokenRowsIfAsked) {
   EXPECT_NE(message([&] {
               data_of("skip").prepare();
             }).find("no row can be used; the first error: broken.csv, row 1"),
+            std::string::npos);
+}
+
+TEST_F(TableFile, LeavesOutRowsWithoutAValueToPredict) {
+  TableData data({.file = write("t.csv", "x,y\n1,1\n2,\n3,3\n4,NA\n5,5\n"), .target = {"y"}},
+                 {.shuffle = false});
+  EXPECT_EQ(
+      warnings_of([&] { data.prepare(); }),
+      std::vector<std::string>{"data.on_missing_target: omitted 2 of 5 rows of t.csv without a value to "
+                               "predict, the first: row 2"});
+  EXPECT_TRUE(same_raw(first(data.train_dataloader())[0], at::tensor({1.F, 3.F, 5.F}).unsqueeze(1)));
+  ASSERT_EQ(data.skipped_samples().size(), 2u);
+  EXPECT_NE(data.skipped_samples()[1].find("row 4, column 'y': the value to predict is missing"),
+            std::string::npos);
+  // Other broken rows still stop the run.
+  TableData broken({.file = write("t.csv", "x,y\n1,1\n2\n"), .target = {"y"}});
+  EXPECT_NE(message([&] { broken.prepare(); }).find("row 2 (line 3), column 'y'"), std::string::npos);
+}
+
+TEST_F(TableFile, TakesAColumnWithoutANameAsTheId) {
+  const auto file = write("t.csv", "\"\",x,k\n01,1,a\n02,2,b\n");
+  TableData data({.file = file, .label = "k"}, {.shuffle = false, .val = {{1, 2}}});
+  data.prepare();
+  EXPECT_EQ(data.schema().features.size(), 1u);
+  EXPECT_EQ(data.predict_ids().name, "row");
+  EXPECT_EQ(data.predict_ids().values, std::vector<std::string>{"02"});
+  // A file without this column is predicted without ids, one with it has them.
+  TableData other({.file = file, .label = "k"});
+  other.restore_input_transform(data.schema().text());
+  other.predict_from(write("p.csv", ",x\nq,3\n"));
+  other.predict_dataloader();
+  EXPECT_EQ(other.predict_ids().values, std::vector<std::string>{"q"});
+  TableData without({.file = file, .label = "k"});
+  without.restore_input_transform(data.schema().text());
+  without.predict_from(write("p.csv", "x\n3\n"));
+  without.predict_dataloader();
+  EXPECT_TRUE(without.predict_ids().values.empty());
+
+  TableData named({.file = write("n.csv", ",x,name,k\n1,1,p,a\n2,2,q,b\n"), .label = "k", .id = "name"});
+  named.prepare();
+  EXPECT_EQ(named.schema().features.size(), 1u);
+  EXPECT_EQ(named.schema().id, "name");
+  TableData asked({.file = file, .label = "k", .features = {"row", "x"}});
+  asked.prepare();
+  EXPECT_EQ(asked.schema().features.size(), 2u);
+  EXPECT_EQ(asked.schema().id, "");
+  // A delimiter at the end of each line.
+  TableData empty({.file = write("e.csv", "x,k,\n1,a,\n2,b,\n"), .label = "k"});
+  empty.prepare();
+  EXPECT_EQ(empty.schema().features.size(), 1u);
+  EXPECT_EQ(empty.schema().id, "");
+}
+
+TEST_F(TableFile, ExcludesColumns) {
+  TableData data = houses({.exclude = {"age"}});
+  data.prepare();
+  ASSERT_EQ(data.schema().features.size(), 2u);
+  EXPECT_EQ(data.schema().features[1].name, "city");
+  EXPECT_NE(message([&] {
+              houses({.exclude = {"agee"}}).prepare();
+            }).find("data.exclude: houses.csv has no column"),
             std::string::npos);
 }
 

@@ -23,6 +23,7 @@ struct TableDataOptions {
   std::vector<std::string> target{};                 // columns of numbers to predict
   std::string label{};                               // or the column of classes
   std::vector<std::string> features{};               // empty: all others but id, group and weights
+  std::vector<std::string> exclude{};                // columns that the model does not read
   std::vector<std::string> numbers{}, categories{};  // columns whose kind is declared
   std::string weights{};                             // column by which training rows are drawn
   std::string id{};                                  // column that identifies rows, for predictions
@@ -32,11 +33,18 @@ struct TableDataOptions {
   std::optional<double> val_fraction{};
   std::optional<std::int64_t> folds{};
   std::int64_t fold = 0;
-  bool stratify = false;  // by the label
-  std::string group{};    // column whose equal values stay together
-  std::int64_t seed = 0;  // of the split
-  std::string delimiter = ",";
-  std::string on_broken = "stop";  // stop, skip
+  bool stratify = false;                   // by the label
+  std::string group{};                     // column whose equal values stay together
+  std::int64_t seed = 0;                   // of the split
+  std::string delimiter = "auto";          // auto: the header decides
+  bool header = true;                      // false: the columns are c1, c2, …
+  std::int64_t skip_rows = 0;              // lines before the header
+  std::string comment{};                   // a character: lines that begin with it are skipped
+  std::vector<std::string> na_values{};    // texts that mark a missing value; "auto": the usual ones
+  std::string thousands{};                 // the character between groups of three digits; empty: none
+  std::string decimal = ".";               // or ","
+  std::string on_broken = "stop";          // stop, skip
+  std::string on_missing_target = "skip";  // skip, error
 
   static constexpr auto fields = kindling::fields(
       kindling::field("file", &TableDataOptions::file,
@@ -56,6 +64,8 @@ struct TableDataOptions {
           "features", &TableDataOptions::features,
           {.doc = "columns that the model reads; empty: all but target, label, id, group, and weights",
            .example = "[\"rooms\", \"age\"]"}),
+      kindling::field("exclude", &TableDataOptions::exclude,
+                      {.doc = "columns that the model does not read", .example = "[\"name\"]"}),
       kindling::field(
           "numbers", &TableDataOptions::numbers,
           {.doc = "columns that are numbers, whatever their values look like", .example = "[\"age\"]"}),
@@ -89,12 +99,33 @@ struct TableDataOptions {
       kindling::field("group", &TableDataOptions::group,
                       {.doc = "column whose equal values are not split", .example = "\"owner\""}),
       kindling::field("seed", &TableDataOptions::seed, {.doc = "seed of the split", .min = 0}),
-      kindling::field("delimiter", &TableDataOptions::delimiter,
-                      {.doc = "character between fields of CSV: a comma, a semicolon, a tab, or |"}),
-      kindling::field("on_broken", &TableDataOptions::on_broken,
-                      {.doc = "rows that cannot be read or lack the value to predict; skip: they are dropped "
-                              "with a warning",
-                       .choices = "stop|skip"}));
+      kindling::field(
+          "delimiter", &TableDataOptions::delimiter,
+          {.doc = "character between fields of CSV: a comma, a semicolon, a tab, |, or a blank (one or "
+                  "several); auto: the header decides"}),
+      kindling::field("header", &TableDataOptions::header,
+                      {.doc = "the first row of CSV has the names; false: they are c1, c2, and so on"}),
+      kindling::field("skip_rows", &TableDataOptions::skip_rows,
+                      {.doc = "number of lines of CSV before the header, which are skipped", .min = 0}),
+      kindling::field(
+          "comment", &TableDataOptions::comment,
+          {.doc = "character that begins lines of CSV without values; empty: none", .example = "\"#\""}),
+      kindling::field(
+          "na_values", &TableDataOptions::na_values,
+          {.doc = "texts that mark a missing value, besides NA, NaN and NULL; auto: also ?, -, None, "
+                  "#N/A and the like",
+           .example = "[\"?\"]"}),
+      kindling::field(
+          "thousands", &TableDataOptions::thousands,
+          {.doc = "character between groups of three digits in CSV; empty: none", .example = "\",\""}),
+      kindling::field("decimal", &TableDataOptions::decimal,
+                      {.doc = "decimal mark of numbers in CSV: a point or a comma"}),
+      kindling::field(
+          "on_broken", &TableDataOptions::on_broken,
+          {.doc = "rows that cannot be read; skip: they are dropped with a warning", .choices = "stop|skip"}),
+      kindling::field("on_missing_target", &TableDataOptions::on_missing_target,
+                      {.doc = "rows without a value to predict; skip: they are omitted with a warning",
+                       .choices = "skip|error"}));
 };
 
 // Samples from the rows of a CSV file or of JSON lines. The raw inputs are float32 [batch, features]:
@@ -107,9 +138,12 @@ struct TableDataOptions {
 // categories). Its order is: all numbers, then the columns of each category. It is fitted on the training
 // rows only and is saved with the model. Classes are sorted; all rows count for them.
 //
-// on_broken = "skip" drops rows of the files for training, validation and test that cannot be read
-// (TableOptions::skips_broken) or lack the value to predict. The rows of predict_from() must all be readable,
-// because predictions belong to rows.
+// A column without a name is the id (see table.h) if none is set. A column without any value in the training
+// rows is omitted unless `features` lists it.
+//
+// Rows of the files for training, validation and test that lack the value to predict are omitted;
+// on_broken = "skip" drops those that cannot be read (TableOptions::skips_broken), too. The rows of
+// predict_from() must all be readable, because predictions belong to rows.
 //
 //   TableData data({.file = "houses.csv", .target = {"price"}, .val_fraction = 0.2});
 //   auto model = std::make_shared<MlpRegressor>();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/config_errors.h"
+#include "base/joined.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_checks.h"
 #include "data/sources/table_rows.h"
@@ -71,10 +72,27 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
                          .found = "two files are named '" + stem + "'",
                          .wanted = "distinct names, which the records have"});
   check_id(options.id);
-  if (!contains({",", ";", "\t", "|"}, options.delimiter))
-    throw ConfigError({.place = "data.delimiter",
-                       .found = "\"" + shortened(one_line(options.delimiter), 40) + "\"",
-                       .wanted = "a comma, semicolon, tab or |"});
+  const auto require_one_of = [](const char* key, const std::string& value,
+                                 const std::vector<std::string>& known, const char* wanted) {
+    if (!contains(known, value))
+      throw ConfigError({.place = std::string("data.") + key,
+                         .found = "\"" + shortened(one_line(value), 40) + "\"",
+                         .wanted = wanted});
+  };
+  require_one_of("delimiter", options.delimiter, {"auto", ",", ";", "\t", "|", " "},
+                 "a comma, semicolon, tab, |, blank, or auto");
+  require_one_of("decimal", options.decimal, {".", ","}, "a point or a comma");
+  require_one_of("thousands", options.thousands, {"", ",", ".", " ", "'", "_"},
+                 "a comma, a point, a blank, ' or _");
+  if (options.thousands == options.decimal)
+    refuse("data.thousands", "data.decimal is the same character", "different characters");
+  if (options.comment.size() > 1)
+    refuse("data.comment", "more than one character", "one character, such as #");
+  for (const std::string& name : options.exclude)
+    if (contains(options.features, name))
+      throw ConfigError({.place = "data.exclude",
+                         .found = "'" + name + "' is also in data.features",
+                         .wanted = "one of them"});
 }
 
 at::Tensor index_tensor(const std::vector<std::int64_t>& rows) { return at::tensor(rows, at::kLong); }
@@ -96,8 +114,13 @@ struct TableData::Impl {
   };
 
   // The options that read a file. Ids, labels and groups are texts in every file: "01" is not "1".
-  TableOptions reading(TableOptions read, const std::string& id, const std::string& label) const {
-    read.delimiter = options.delimiter.front();
+  TableOptions reading(const TableOptions& columns, const std::string& id, const std::string& label) const {
+    TableOptions read = layout_of(options);
+    read.numbers = columns.numbers;
+    read.categories = columns.categories;
+    read.known_categories = columns.known_categories;
+    read.skips_others = columns.skips_others;
+    read.skips_broken = columns.skips_broken;
     add_unless_listed(read.categories, id, read);
     add_unless_listed(read.known_categories, label, read);
     if (contains(options.numbers, options.group))
@@ -113,18 +136,25 @@ struct TableData::Impl {
 
   // Removes rows without labels, and records which rows the table lacks.
   Table without_broken(Table table, const std::filesystem::path& file) {
-    if (!skips()) return table;
-    std::vector<std::string> labels = options.target;
-    if (!options.label.empty()) labels.push_back(options.label);
-    skip_rows_without(labels, table, file.string());
+    if (skips() || options.on_missing_target == "skip") {
+      std::vector<std::string> labels = options.target;
+      if (!options.label.empty()) labels.push_back(options.label);
+      skip_rows_without(labels, table, file.string());
+    }
     if (table.skipped.empty()) return table;
     std::vector<std::string> errors;
+    const std::size_t first = table.skipped.front().row;
     for (BrokenRow& row : table.skipped) errors.push_back(std::move(row.error));
     if (table.num_rows == 0)
       throw DataError({.place = file.string(),
                        .found = "no row can be used; the first error: " + errors[0],
                        .wanted = "at least one row that can be read"});
-    warn_of_skipped(errors, errors.size() + table.num_rows, "rows");
+    if (skips())
+      warn_of_skipped(errors, errors.size() + table.num_rows, "rows");
+    else
+      log_warning("data.on_missing_target: omitted " + std::to_string(errors.size()) + " of " +
+                  counted(errors.size() + table.num_rows, "row") + " of " + file.filename().string() +
+                  " without a value to predict, the first: row " + std::to_string(first));
     skipped.insert(skipped.end(), errors.begin(), errors.end());
     return table;
   }
@@ -149,15 +179,30 @@ struct TableData::Impl {
           options.file,
           reading({.numbers = options.numbers, .categories = options.categories, .skips_broken = skips()},
                   options.id, options.label));
-      table = without_broken(std::move(table), options.file);
+      take_row_name(table);
       require_columns(table);
-      return table;
+      return without_broken(std::move(table), options.file);
     } catch (const DataError& error) {
       if (error.parts().found.starts_with("no column has the name "))
-        require_columns(
-            read_table(options.file, {.skips_broken = skips(), .delimiter = options.delimiter.front()}));
+        require_columns(read_table(options.file, reading({.skips_broken = skips()}, "", "")));
       throw;
     }
+  }
+
+  // A column without a name identifies rows if no other does.
+  void take_row_name(const Table& table) {
+    const std::string& name = table.row_name;
+    const std::string place = options.file.string();
+    if (table.num_unnamed > 0)
+      log_warning(place + ": " + counted(table.num_unnamed, "column") + " without a name " +
+                  (table.num_unnamed == 1 ? "is" : "are") + " omitted");
+    if (name.empty() || contains(options.features, name)) return;
+    const TableColumn& column = *table.find(name);
+    const bool is_id = options.id.empty() && !column.categories.empty();
+    if (is_id) options.id = name;
+    if (options.id != name && !contains(options.exclude, name)) options.exclude.push_back(name);
+    log_info(place + ": the column without a name " +
+             (is_id ? "identifies rows, as '" + name + "' in predictions" : "is omitted"));
   }
 
   // Throws ConfigErrors with every column that the config names and the file does not have.
@@ -173,6 +218,7 @@ struct TableData::Impl {
     check("data.target", options.target);
     check("data.label", {options.label});
     check("data.features", options.features);
+    check("data.exclude", options.exclude);
     check("data.numbers", options.numbers);
     check("data.categories", options.categories);
     check("data.weights", {options.weights});
@@ -228,7 +274,10 @@ struct TableData::Impl {
       throw DataError({.place = place, .found = "the table has no rows", .wanted = "at least one"});
     TableSchema schema = fits ? schema_of(table, options, place) : transform->schema();
     const SplitIndices indices = split(table, schema, shared);
-    if (fits) keep_categories_of(table, indices.train, schema);
+    if (fits) {
+      drop_empty_features(table, indices.train, options.features, schema, place);
+      keep_categories_of(table, indices.train, schema);
+    }
     const TableRows rows = rows_of(table, schema, options.missing, /*with_labels=*/true, place);
     if (fits) {
       auto fitted = std::make_shared<TableTransform>(schema);
@@ -273,7 +322,7 @@ struct TableData::Impl {
     return samples.emplace(samples_of(rows, all_rows(rows)));
   }
 
-  const TableDataOptions options;
+  TableDataOptions options;
   std::filesystem::path predict_file{};  // empty: the test or validation samples
   std::shared_ptr<TableTransform> transform{};
   bool is_read = false;                      // the training file

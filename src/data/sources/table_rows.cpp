@@ -283,7 +283,7 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
     std::vector<std::string> names = names_of(table);
     std::erase_if(names, [&](const std::string& name) {
       return name == options.id || name == options.group || name == options.weights ||
-             name == options.label || is_in(options.target, name);
+             name == options.label || is_in(options.target, name) || is_in(options.exclude, name);
     });
     if (names.empty())
       throw DataError({.place = place,
@@ -344,6 +344,17 @@ void refuse_wide_encoding(const TableSchema& schema, const std::string& place) {
 
 }  // namespace
 
+TableOptions layout_of(const TableDataOptions& options) {
+  const auto character = [](const std::string& text) { return text.empty() ? '\0' : text.front(); };
+  return {.delimiter = options.delimiter == "auto" ? '\0' : character(options.delimiter),
+          .has_header = options.header,
+          .num_skipped_lines = static_cast<std::size_t>(options.skip_rows),
+          .comment = character(options.comment),
+          .thousands = character(options.thousands),
+          .decimal = character(options.decimal),
+          .na_values = options.na_values};
+}
+
 const TableColumn& require_column(const Table& table, const std::string& name, const std::string& key,
                                   const std::string& place) {
   if (const TableColumn* column = table.find(name)) return *column;
@@ -389,6 +400,29 @@ void keep_categories_of(const Table& table, const std::vector<std::int64_t>& row
     for (std::size_t code = 0; code < is_used.size(); ++code)
       if (is_used[code]) feature.categories.push_back(column.categories[code]);
   }
+}
+
+void drop_empty_features(const Table& table, const std::vector<std::int64_t>& rows,
+                         const std::vector<std::string>& listed, TableSchema& schema,
+                         const std::string& place) {
+  std::vector<std::string> empty;
+  std::erase_if(schema.features, [&](const TableFeature& feature) {
+    const TableColumn& column = *table.find(feature.name);
+    const bool is_number = column.kind == ColumnKind::number;
+    const bool is_empty = std::ranges::all_of(rows, [&](std::int64_t row) {
+      const auto at = static_cast<std::size_t>(row);
+      return is_number ? std::isnan(column.numbers[at]) : column.codes[at] < 0;
+    });
+    if (!is_empty || is_in(listed, feature.name)) return false;
+    empty.push_back(feature.name);
+    return true;
+  });
+  if (empty.empty()) return;
+  if (schema.features.empty())
+    throw DataError({.place = place,
+                     .found = "the training rows have no value in any column that the model reads",
+                     .wanted = "at least one"});
+  log_warning(place + ": without any value in the training rows, and so omitted: " + list_names(empty));
 }
 
 void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place) {

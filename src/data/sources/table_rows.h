@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "kindling/base/export.h"
 #include "kindling/data/table_data.h"
 #include "kindling/formats/table.h"
 #include "kindling/formats/table_schema.h"
@@ -19,6 +20,9 @@ struct TableRows {
   at::Tensor labels{};             // float32 [rows, targets] or int64 [rows]; undefined: not requested
   std::vector<std::string> ids{};  // empty: no column of ids
 };
+
+// Returns the options of the reader that say how the file is written.
+KINDLING_API TableOptions layout_of(const TableDataOptions& options);
 
 // Throws ConfigError, which names the key and similar columns, if the table lacks the column.
 const TableColumn& require_column(const Table& table, const std::string& name, const std::string& key,
@@ -34,6 +38,12 @@ TableSchema schema_of(const Table& table, const TableDataOptions& options, const
 
 // Removes the categories that the rows (int64) do not have.
 void keep_categories_of(const Table& table, const std::vector<std::int64_t>& rows, TableSchema& schema);
+
+// Removes the features that have no value in the rows (int64) and that `listed` does not name, with a
+// warning. Throws DataError if none is left.
+void drop_empty_features(const Table& table, const std::vector<std::int64_t>& rows,
+                         const std::vector<std::string>& listed, TableSchema& schema,
+                         const std::string& place);
 
 // Moves the rows in which one of these columns, if the table has it, has no value to Table::skipped.
 void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place);

@@ -33,23 +33,38 @@ at::Tensor labels_in(const Dataset& dataset) {
   return gathered_labels(dataset);
 }
 
-}  // namespace
-
-at::Tensor training_labels(DataModule& data) {
+// Undefined: there are none.
+at::Tensor all_labels(DataModule& data) {
   data.prepare();
   const auto loader = data.train_dataloader();
   if (loader && loader->is_endless())
     throw DataError({.place = "the labels of the training samples",
                      .found = "the data has no end",
                      .wanted = "a finite data set",
-                     .remedy = "set model.class_weights"});
-  const at::Tensor labels = loader ? labels_in(loader->dataset()) : at::Tensor();
+                     .remedy = "set model.class_weights, or model.scale_target = false"});
+  return loader ? labels_in(loader->dataset()) : at::Tensor();
+}
+
+}  // namespace
+
+at::Tensor training_labels(DataModule& data) {
+  const at::Tensor labels = all_labels(data);
   if (!labels.defined() || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/false))
     throw DataError({.place = "the labels of the training samples",
                      .found = labels.defined() ? type_text(labels) : "none",
                      .wanted = "integers, one class per label"});
   const at::Tensor classes = labels.to(at::kLong).flatten();
   return classes.masked_select(classes.ne(-100));  // the loss ignores these
+}
+
+at::Tensor training_targets(DataModule& data) {
+  at::Tensor targets = all_labels(data);
+  if (!targets.defined() || !targets.is_floating_point())
+    throw DataError({.place = "the labels of the training samples",
+                     .found = targets.defined() ? type_text(targets) : "none",
+                     .wanted = "floating-point numbers to predict",
+                     .remedy = "for class numbers choose a classifier, such as mlp"});
+  return targets;
 }
 
 }  // namespace kindling

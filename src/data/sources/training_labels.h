@@ -12,4 +12,8 @@ namespace kindling {
 // labels that are not integers.
 KINDLING_API at::Tensor training_labels(DataModule& data);
 
+// Returns the numbers that the training samples are to predict, on the CPU in the order of the data. Throws
+// DataError for data without an end, and for labels that are not floating-point numbers.
+KINDLING_API at::Tensor training_targets(DataModule& data);
+
 }  // namespace kindling
