@@ -75,6 +75,7 @@
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/nn/module.h"
+#include "kindling/nn/regression_net.h"
 #include "kindling/nn/sequential_net.h"
 #include "kindling/optim/adadelta.h"
 #include "kindling/optim/adagrad.h"

@@ -5,7 +5,6 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kindling/nn/lazy_linear.h"
-#include "models/squared_loss.h"
 
 namespace kindling {
 namespace {
@@ -26,7 +25,8 @@ void add_activation(torch::nn::Sequential& net, const std::string& name) {
 }  // namespace
 
 MlpRegressor::MlpRegressor(MlpRegressorOptions options)
-    : SequentialNet(torch::nn::Sequential{torch::nn::Flatten()}) {
+    : RegressionNet(torch::nn::Sequential{torch::nn::Flatten()}, "MlpRegressor", options.num_targets,
+                    options.scale_target) {
   validate(options, "mlp_regressor");
   for (const std::int64_t width : options.hidden) {
     net->push_back(LazyLinear(width));
@@ -34,10 +34,6 @@ MlpRegressor::MlpRegressor(MlpRegressorOptions options)
     if (options.dropout > 0) net->push_back(torch::nn::Dropout(options.dropout));
   }
   net->push_back(LazyLinear(options.num_targets));
-}
-
-at::Tensor MlpRegressor::loss(const at::Tensor& outputs, const at::Tensor& labels) {
-  return squared_loss("MlpRegressor", outputs, labels);
 }
 
 }  // namespace kindling

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
+#include <cmath>
+
 #include "kindling/base/error.h"
 #include "kindling/models/lenet.h"
 #include "kindling/models/linear_regression.h"
@@ -152,6 +154,55 @@ TEST(MlpRegressor, RefusesLabelsThatWouldBeBroadcast) {
       }),
       "MlpRegressor::loss: the labels are Float [3]; expected: floating-point numbers of the outputs' shape, "
       "Float [3, 1]; convert the labels where they are made: labels.to(torch::kFloat), labels.unsqueeze(1)");
+}
+
+// Outputs and losses have the unit of the labels; the gradients are those of a twin that learns scaled
+// labels.
+TEST_P(Models, RegressionLearnsScaledTargetsInTheirUnit) {
+  at::manual_seed(1);
+  const at::Tensor inputs = at::randn({32, 3}).to(device_), unit = at::tensor({100.f, 0.01f}),
+                   labels = (at::randn({32, 2}) * unit + at::tensor({5000.f, -1.f})).to(device_);
+  MlpRegressor model({.hidden = {4}, .num_targets = 2, .scale_target = true}),
+      twin({.hidden = {4}, .num_targets = 2});
+  for (MlpRegressor* one : {&model, &twin}) one->to(device_), one->forward(inputs);
+  {
+    const at::NoGradGuard no_grad;
+    const auto of_model = model.parameters(), of_twin = twin.parameters();
+    for (std::size_t i = 0; i < of_twin.size(); ++i) of_model[i].copy_(of_twin[i]);
+  }
+  model.fit_target_scale(labels.cpu());
+  const at::Tensor mean = labels.to(at::kDouble).mean(0).to(at::kFloat),
+                   deviation = labels.to(at::kDouble).std(0, /*unbiased=*/false).to(at::kFloat);
+  EXPECT_TRUE(at::equal(model.named_buffers()["target_mean"], mean));
+  EXPECT_TRUE(at::allclose(model.forward(inputs), twin.forward(inputs) * deviation + mean));
+  const at::Tensor loss = model.loss(model.forward(inputs), labels);
+  EXPECT_TRUE(at::equal(loss, at::mse_loss(model.forward(inputs), labels)));
+  loss.backward();
+  twin.loss(twin.forward(inputs), (labels - mean) / deviation).backward();
+  for (std::size_t i = 0; i < twin.parameters().size(); ++i)
+    EXPECT_TRUE(at::allclose(model.parameters()[i].grad(), twin.parameters()[i].grad(), 1e-3, 1e-4)) << i;
+  const at::Tensor constant = at::full({4, 2}, 7.);
+  model.fit_target_scale(constant);
+  EXPECT_TRUE(at::equal(model.named_buffers()["target_std"].cpu(), at::ones({2})));
+}
+
+TEST(MlpRegressor, RefusesTargetsWithoutAScale) {
+  MlpRegressor model({.scale_target = true});
+  EXPECT_NE(error_text<DataError>([&] {
+              model.fit_target_scale(at::zeros({3, 2}));
+            }).find("[3, 2]"),
+            std::string::npos)
+      << error_text<DataError>([&] {
+           model.fit_target_scale(at::zeros({3, 2}));
+         });
+  EXPECT_NE(error_text<DataError>([&] {
+              model.fit_target_scale(at::full({3, 1}, INFINITY));
+            }).find("not finite"),
+            std::string::npos);
+  EXPECT_NE(error_text<Error>([&] {
+              MlpRegressor().fit_target_scale(at::zeros({3, 1}));
+            }).find("scale_target"),
+            std::string::npos);
 }
 
 TEST(MlpRegressor, RefusesOptionsOutOfRange) {

@@ -7,8 +7,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
-#include "kindling/nn/module.h"
-#include "kindling/nn/sequential_net.h"
+#include "kindling/nn/regression_net.h"
 
 namespace kindling {
 
@@ -17,6 +16,7 @@ struct MlpRegressorOptions {
   std::int64_t num_targets = 1;
   std::string activation = "relu";
   double dropout = 0;
+  bool scale_target = false;
 
   static constexpr auto fields = kindling::fields(
       kindling::field("hidden", &MlpRegressorOptions::hidden,
@@ -27,20 +27,21 @@ struct MlpRegressorOptions {
                       {.doc = "function after each hidden layer", .choices = "relu|gelu|silu|tanh|sigmoid"}),
       kindling::field(
           "dropout", &MlpRegressorOptions::dropout,
-          {.doc = "dropout probability after each hidden layer", .min = 0, .max = 1, .max_excluded = true}));
+          {.doc = "dropout probability after each hidden layer", .min = 0, .max = 1, .max_excluded = true}),
+      kindling::field("scale_target", &MlpRegressorOptions::scale_target,
+                      {.doc = "train on targets of mean 0 and standard deviation 1; outputs, losses and "
+                              "metrics keep the unit "
+                              "of the data"}));
 };
 
 // A multilayer perceptron that predicts numbers: [batch, …] → [batch, num_targets], mean squared error. The
 // chain of layers is flatten, then (linear, activation, dropout) per hidden layer, then linear, as in
 // PyTorch's nn.Sequential; without dropout there is no layer for it, so that the names of the parameters are
 // those of Mlp.
-class KINDLING_API MlpRegressor : public SequentialNet<Module> {
+class KINDLING_API MlpRegressor : public RegressionNet {
  public:
   // Throws ConfigError.
   explicit MlpRegressor(MlpRegressorOptions options = {});
-  // Throws DataError for integer labels and for a shape that differs from the outputs', which LibTorch would
-  // broadcast.
-  at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
   // True for this class only; a derived class must override it for its own step.
   bool static_step() const override { return typeid(*this) == typeid(MlpRegressor); }
 };
