@@ -175,6 +175,7 @@ class FitRun {
                           .run = folder_.path().string(),
                           .seed = config_.run.seed,
                           .resume = in_.plan.note,
+                          .chosen = chosen_texts(),
                           .program = std::filesystem::path(in_.context.argv[0]).filename().string()};
     screen_ = std::make_shared<Screen>(
         request_, heading,
@@ -183,6 +184,8 @@ class FitRun {
     log_of(in_.group, in_.context.request, folder_);
     if (const std::string text = restart_text(in_.place); !text.empty()) log_info(text);
     if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
+    for (const ChosenKey& chosen : in_.loaded.chosen)
+      log_info("config: " + chosen.key + " = " + chosen.value + ", because " + chosen.reason);
     for (const std::string& warning : in_.warnings) log_warning(warning);
     for (const std::string& line : report_lines(in_.start, /*max_names=*/1000))
       log_info("model.init_weights: " + line);
@@ -208,6 +211,7 @@ class FitRun {
     in_.signals.defer_stops();  // the next summary has the status "running"
     try {
       give_class_weights(config_, *in_.model, *in_.data);
+      give_target_scale(config_, *in_.model, *in_.data);
       return train();
     } catch (...) {
       record_failure();
@@ -216,6 +220,12 @@ class FitRun {
   }
 
  private:
+  std::vector<std::string> chosen_texts() const {
+    std::vector<std::string> texts;
+    for (const ChosenKey& chosen : in_.loaded.chosen) texts.push_back(chosen.key + " = " + chosen.value);
+    return texts;
+  }
+
   // Another process may have used the directory until the lock was free.
   void renew_plan() {
     if (is_first(in_.group)) plan_with_lock();

@@ -1,14 +1,18 @@
 #include "cli/run/loaded_config.h"
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/joined.h"
 #include "cli/run/resume_plan.h"
+#include "cli/run/weights.h"
 #include "kindling/base/error.h"
+#include "kindling/config/reader.h"
 
 namespace kindling {
 namespace {
@@ -40,6 +44,20 @@ std::vector<ConfigDocument> load_all(const std::vector<std::filesystem::path>& f
   return documents;
 }
 
+// Whether the weights that a config starts from, or that are evaluated, are of a model with scaled targets;
+// nothing without such weights, or if they cannot be read, which is reported later.
+std::optional<bool> has_target_scale(const Request& request, const ConfigDocument& document) try {
+  ConfigReader reader(document);
+  const std::string weights =
+      request.weights.empty() ? reader.read_name("model.init_weights").value_or("") : request.weights;
+  if (weights.empty()) return std::nullopt;
+  const std::vector<std::string> names =
+      names_in(find_weights(weights).file, reader.read_name("model.init_key").value_or(""));
+  return std::ranges::find(names, "target_mean") != names.end();
+} catch (const Error&) {
+  return std::nullopt;
+}
+
 }  // namespace
 
 void print_valid(const LoadedConfig& loaded) {
@@ -52,6 +70,8 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
   LoadedConfig loaded;
   for (ConfigDocument& document : load_all(files)) loaded.document.merge(std::move(document));
   for (const auto& assignment : request.overrides) loaded.document.set(assignment);
+  if (use != ConfigUse::data && request.resume.empty())
+    loaded.chosen = choose_keys(loaded.document, registry, has_target_scale(request, loaded.document));
   const std::string stem = files.empty() ? "unnamed" : files.back().stem().string();
   const bool is_empty = files.empty() && request.overrides.empty();
   loaded.config = run_config(loaded.document, registry, stem, use, is_empty);

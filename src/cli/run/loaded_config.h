@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "cli/config/chosen_keys.h"
 #include "cli/config/command_line.h"
 #include "cli/config/run_config.h"
 #include "kindling/cli/registry.h"
@@ -14,6 +16,7 @@ struct LoadedConfig {
   ConfigDocument document;  // that the config was read from
   std::unique_ptr<RunConfig> config;
   std::string description;  // "digits.toml + 1 override"
+  std::vector<ChosenKey> chosen;
   // --check or --print-config: nothing to run. Has been answered, apart from the --check of a fit.
   bool is_query = false;
 };

@@ -214,6 +214,7 @@ void Screen::on_fit_start(Trainer& trainer, Module&) {
                              "LibTorch " + version},
                             width);
   if (!heading_.resume.empty()) std::cout << labeled_line("resume   ", {heading_.resume}, width);
+  if (!heading_.chosen.empty()) std::cout << labeled_line("chosen   ", heading_.chosen, width);
   std::cout << layer_table(layers_, width);
   report_lost_output();
 }

@@ -24,8 +24,9 @@ struct Heading {
   std::string configs{};  // "digits.toml + 1 override"
   std::string run{};      // the run's folder
   std::int64_t seed = 0;
-  std::string resume{};              // where the run resumes; empty: not printed
-  std::string program = "kindling";  // in the suggested commands
+  std::string resume{};               // where the run resumes; empty: not printed
+  std::vector<std::string> chosen{};  // keys that the data decided, as "model.name = \"mlp\""
+  std::string program = "kindling";   // in the suggested commands
 };
 
 // Estimates when a fit reaches max_epochs or max_steps from its speed since start(), validations included.

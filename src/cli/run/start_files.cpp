@@ -19,6 +19,7 @@
 #include "kindling/data/sampler.h"
 #include "kindling/data/table_data.h"
 #include "kindling/nn/classifier.h"
+#include "kindling/nn/regression_net.h"
 #include "kindling/optim/python_optimizer.h"
 #include "runs/run_folder.h"
 
@@ -96,10 +97,10 @@ void require_same_values(const InputTransform& fitted, const std::filesystem::pa
 constexpr const char* kClassWeights = "model.class_weights";
 
 // Loaders may draw random numbers when they are made, which the run must not miss.
-at::Tensor labels_without_drawing(DataModule& data) {
+at::Tensor without_drawing(at::Tensor (*labels_of)(DataModule&), DataModule& data) {
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   const at::Tensor state = generator.get_state();
-  at::Tensor labels = training_labels(data);
+  at::Tensor labels = labels_of(data);
   generator.set_state(state);
   return labels;
 }
@@ -114,7 +115,7 @@ std::int64_t num_classes_of(const ConfigTables& config) {
 // Throws ConfigError for classes that the training samples lack: their weight would be infinite.
 at::Tensor balanced_weights_of(DataModule& data, std::int64_t num_classes_of_model,
                                std::int64_t ignore_index) try {
-  at::Tensor labels = labels_without_drawing(data);
+  at::Tensor labels = without_drawing(training_labels, data);
   if (labels.defined() && !labels.is_floating_point()) labels = labels.masked_select(labels.ne(ignore_index));
   const std::vector<std::string> names = data.class_names();
   const std::int64_t num_classes =
@@ -261,6 +262,15 @@ void give_class_weights(const ConfigTables& config, Module& model, DataModule& d
       parts.place = kClassWeights;
     throw ConfigError(std::move(parts));
   }
+}
+
+void give_target_scale(const ConfigTables& config, Module& model, DataModule& data) {
+  auto* const net = dynamic_cast<RegressionNet*>(&model);
+  if (net == nullptr || !net->scales_targets()) return;
+  const auto buffers = model.named_buffers(/*recurse=*/false);
+  const bool has_loaded = config.model.init_weights && (buffers["target_mean"].ne(0).any().item<bool>() ||
+                                                        buffers["target_std"].ne(1).any().item<bool>());
+  if (!has_loaded) net->fit_target_scale(without_drawing(training_targets, data));
 }
 
 StartWeights start_from_files(const RunConfig& config, Module& model) {

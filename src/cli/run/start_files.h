@@ -43,6 +43,10 @@ void require_same_columns(const ConfigTables& config, DataModule& data);
 // weights. Throws ConfigError for a model that is not a classifier, and for classes without training samples.
 void give_class_weights(const ConfigTables& config, Module& model, DataModule& data);
 
+// Gives a model with scale_target the mean and deviation of the training labels, which draws no random
+// numbers, unless model.init_weights has given it those of its former data. Throws DataError.
+void give_target_scale(const ConfigTables& config, Module& model, DataModule& data);
+
 // Loads the files that a new run starts from, before it has a directory. Throws ConfigError and
 // CheckpointError.
 StartWeights start_from_files(const RunConfig& config, Module& model);

@@ -91,6 +91,58 @@ TEST_F(TableRun, ResumesBitIdentically) {
   EXPECT_TRUE(text_of(run("stopped") / "weights.safetensors") == weights);
 }
 
+// From the file and the column to predict alone.
+TEST_F(TableRun, ChoosesWhatTheConfigLeavesOpen) {
+  const auto fit_file = [&](const std::string& key, std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"fit",
+                                   "--progress=none",
+                                   "data.file=" + (scratch_ / "houses.csv").string(),
+                                   key,
+                                   "run.dir=" + (scratch_ / "runs").string(),
+                                   "trainer.num_gpus=0"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const auto config_of = [&](int number) {
+    return text_of(scratch_ / "runs/unnamed" / ("000" + std::to_string(number)) / "config.toml");
+  };
+  const ProgramRun classes = fit_file("data.label=kind", {"data.exclude=row"});
+  ASSERT_EQ(classes.exit_code, 0) << classes.err;
+  for (const char* const key : {"name = \"csv\"", "name = \"mlp\"", "num_classes = 2", "val_fraction = 0.2",
+                                "max_epochs = 20", "batch_size = 16"})
+    EXPECT_NE(config_of(1).find(key), std::string::npos) << key;
+  EXPECT_NE(classes.out.find("chosen   data.name = \"csv\""), std::string::npos) << classes.out;
+  EXPECT_NE(text_of(scratch_ / "runs/unnamed/0001/log.txt")
+                .find("config: model.num_classes = 2, because the label has so many classes"),
+            std::string::npos);
+  const ProgramRun numbers =
+      fit_file("data.target=price", {"data.exclude=row", "trainer.max_epochs=3", "optimizer.lr=0.01"});
+  ASSERT_EQ(numbers.exit_code, 0) << numbers.err;
+  for (const char* const key : {"name = \"mlp_regressor\"", "scale_target = true", "max_epochs = 3"})
+    EXPECT_NE(config_of(2).find(key), std::string::npos) << key;
+  EXPECT_EQ(config_of(2).find("batch_size = 16"), std::string::npos);  // it goes with the learning rate
+  const ProgramRun plain = fit_file("data.target=price", {"data.exclude=row", "model.scale_target=false"});
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_NE(config_of(3).find("scale_target = false"), std::string::npos);
+  // Predictions have the unit of the file, and its config finds the same validation rows.
+  const std::string second = (scratch_ / "runs/unnamed/0002").string(), out = (scratch_ / "p.csv").string();
+  const ProgramRun predicted = run_program({"predict", second, "--out", out});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  double sum = 0;
+  const std::vector<std::string> rows = lines_of(text_of(out));
+  for (std::size_t i = 1; i < rows.size(); ++i) sum += std::stod(rows[i].substr(rows[i].rfind(',') + 1));
+  EXPECT_EQ(rows.size(), 25u);
+  EXPECT_GT(sum / 24, 4);  // the mean price is about 11
+  std::vector<std::string> validate{"validate", "--weights", second + ":last"};
+  for (const std::string& word :
+       {"data.file=" + (scratch_ / "houses.csv").string(), std::string("data.target=price"),
+        std::string("data.exclude=row"), std::string("trainer.num_gpus=0")})
+    validate.push_back(word);
+  const ProgramRun own = run_program({"validate", second + ":last"}), other = run_program(validate);
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(own.out, other.out);
+}
+
 TEST_F(TableRun, RefusesToResumeOnOtherData) {
   ASSERT_EQ(fit("runs", {"trainer.max_steps=9"}).exit_code, 0);
   std::string text = text_of(scratch_ / "houses.csv");
