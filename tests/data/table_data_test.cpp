@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -592,6 +593,47 @@ TEST_F(TableFile, TakesAColumnWithoutANameAsTheId) {
   empty.prepare();
   EXPECT_EQ(empty.schema().features.size(), 1u);
   EXPECT_EQ(empty.schema().id, "");
+}
+
+TEST_F(TableFile, WarnsOfColumnsThatAreProbablyNotMeantSo) {
+  std::string text = "n,when,unit,name,constant,mark,big,x,y\n";
+  for (int i = 0; i < 40; ++i) {
+    const std::string number = std::to_string(i);
+    text += number + ",2026-01-" + (i < 9 ? "0" : "") + std::to_string(i + 1) + "," + number + " kg,user" +
+            number + ",7," + (i % 9 == 3 ? "-999" : std::to_string(i % 5)) + ",1600000000000000" +
+            std::to_string(100 + i) + "," + std::to_string(i * 7 % 11) + ",5\n";
+  }
+  TableData data({.file = write("t.csv", text), .target = {"y"}}, {.shuffle = false});
+  std::vector<std::string> warnings = warnings_of([&] { data.prepare(); });
+  const auto has = [&](const std::string& beginning) {
+    return std::ranges::any_of(warnings, [&](const auto& text) { return text.starts_with(beginning); });
+  };
+  EXPECT_TRUE(has("t.csv, column 'n': it counts the rows"));
+  EXPECT_TRUE(
+      has("t.csv, column 'when': 40 of 40 values differ, and each has a column of its own; they are probably "
+          "dates or times"));
+  EXPECT_TRUE(
+      has("t.csv, column 'unit': 40 of 40 values differ, and each has a column of its own; they are probably "
+          "numbers with \" kg\""));
+  EXPECT_TRUE(
+      has("t.csv, column 'name': 40 of 40 values differ, and each has a column of its own; they are probably "
+          "names"));
+  EXPECT_TRUE(has("t.csv, column 'constant': all training rows have the same value"));
+  EXPECT_TRUE(has("t.csv, column 'mark': -999 lies far from all other values"));
+  EXPECT_TRUE(has("t.csv, column 'big': values above 2^53 lose their last digits"));
+  EXPECT_TRUE(has("t.csv, column 'y': the value to predict is 5 in all training rows"));
+  EXPECT_FALSE(has("t.csv, column 'x'"));
+  TableData label({.file = write("l.csv",
+                                 [] {
+                                   std::string rows = "x,y\n";
+                                   for (int i = 0; i < 60; ++i)
+                                     rows += std::to_string(i % 3) + "," + std::to_string(i) + ".5\n";
+                                   return rows;
+                                 }()),
+                   .label = "y"});
+  warnings = warnings_of([&] { label.prepare(); });
+  EXPECT_TRUE(
+      has("l.csv, column 'y': 60 different numbers are classes; to predict numbers, set data.target"));
 }
 
 TEST_F(TableFile, ExcludesColumns) {

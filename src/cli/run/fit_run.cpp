@@ -16,6 +16,7 @@
 #include "cli/config/exit_codes.h"
 #include "cli/run/data_summary.h"
 #include "cli/run/finders.h"
+#include "cli/run/fit_doubts.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/run_log.h"
@@ -305,7 +306,11 @@ class FitRun {
       report_->write_final(folder_.summary_text(summary_));
       screen_->show_curves(report_->metrics());
     }
-    if (is_first(in_.group)) screen_->show_end(result, best_saved_text());
+    if (is_first(in_.group)) {
+      for (const std::string& doubt : doubts_about(result, config_, *in_.model, *in_.data))
+        log_warning(doubt);
+      screen_->show_end(result, best_saved_text());
+    }
     folder_.make_durable();
     folder_.commit_summary();  // last: a run that is finished has all of its files
     // A signal may have reached only one rank. No rank exits before rank 0 has written everything.

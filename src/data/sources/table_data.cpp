@@ -13,6 +13,7 @@
 #include "base/joined.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_checks.h"
+#include "data/sources/table_findings.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
 #include "kindling/base/error.h"
@@ -277,6 +278,8 @@ struct TableData::Impl {
     if (fits) {
       drop_empty_features(table, indices.train, options.features, schema, place);
       keep_categories_of(table, indices.train, schema);
+      for (const std::string& finding : findings_in(table, schema, indices.train, place))
+        log_warning(finding);
     }
     const TableRows rows = rows_of(table, schema, options.missing, /*with_labels=*/true, place);
     if (fits) {

@@ -240,6 +240,7 @@ class JsonLinesParser {
 
   template <class TextOf>
   bool take_number(double number, TextOf&& text_of) {
+    if (values_.is_marked_missing(number)) return null();
     return take_value("a number", [&](ColumnState& state) {
       ++state.num_numbers;
       if (state.stage == Stage::numbers) {

@@ -1,6 +1,7 @@
 #include "kindling/formats/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -220,13 +221,18 @@ class TableParser {
       } else if (state.stage != Stage::numbers) {
         take_text(state);
       } else if (values_.is_plain() && fields_.take_number(number)) {
-        ++state.num_numbers;
-        state.column.numbers.push_back(number);
+        add_number(state, number);
       } else {
         take_other(i);
       }
     }
     ++num_rows_;
+  }
+
+  void add_number(ColumnState& state, double number) const {
+    if (values_.is_marked_missing(number)) number = kMissing;
+    if (!std::isnan(number)) ++state.num_numbers;
+    state.column.numbers.push_back(number);
   }
 
   bool has_wrong_kinds() {
@@ -274,8 +280,7 @@ class TableParser {
     if (is_missing && field.is_quoted) has_quoted_missing_[i] = true;
     const std::optional<double> number = is_missing ? kMissing : values_.number(field.text);
     if (number) {
-      if (!is_missing) ++state.num_numbers;
-      state.column.numbers.push_back(*number);
+      add_number(state, *number);
       return;
     }
     // If it is certain that none of the fields so far is a category, the others are taken at once.

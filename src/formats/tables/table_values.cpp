@@ -56,6 +56,8 @@ bool is_usual_mark(std::string_view text) {
 
 TableValues::TableValues(const TableOptions& options, const std::string& place)
     : marks_(options.na_values), thousands_(options.thousands), decimal_(options.decimal) {
+  for (const std::string& mark : marks_)
+    if (const auto number = csv_number(mark)) marked_numbers_.push_back(*number);
   takes_usual_marks_ = std::find(marks_.begin(), marks_.end(), "auto") != marks_.end();
   if (decimal_ != '.' && decimal_ != ',')
     throw DataError({.place = place,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +20,11 @@ class TableValues {
   bool is_missing(std::string_view text) const;
   // True if this is one of TableOptions::na_values, which also JSON has as texts.
   bool is_marked_missing(std::string_view text) const;
+  // The same for a number: -999 marks a missing value if na_values has "-999" or "-999.0".
+  bool is_marked_missing(double number) const {
+    return !marked_numbers_.empty() &&
+           std::find(marked_numbers_.begin(), marked_numbers_.end(), number) != marked_numbers_.end();
+  }
   // Returns the number that is all of the text.
   std::optional<double> number(std::string_view text) const;
   // True if numbers are written as C++ writes them.
@@ -34,6 +40,7 @@ class TableValues {
   Mistake mistake_in(std::string_view text) const;
 
   const std::vector<std::string>& marks_;
+  std::vector<double> marked_numbers_;
   const char thousands_, decimal_;
   bool takes_usual_marks_ = false;
 };

@@ -143,6 +143,16 @@ TEST_F(TableRun, ChoosesWhatTheConfigLeavesOpen) {
   EXPECT_EQ(own.out, other.out);
 }
 
+TEST_F(TableRun, DoubtsFitsThatCannotBeRight) {
+  const ProgramRun bad = fit("runs", {"optimizer.name=sgd", "optimizer.lr=1e-9", "model.scale_target=false"});
+  ASSERT_EQ(bad.exit_code, 0) << bad.err;
+  EXPECT_NE(text_of(run() / "log.txt").find("of predicting the mean of the validation targets"),
+            std::string::npos);
+  const ProgramRun good = fit("good", {"trainer.max_epochs=30", "optimizer.lr=0.01"});
+  ASSERT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_EQ(text_of(run("good") / "log.txt").find("has learned nothing"), std::string::npos);
+}
+
 TEST_F(TableRun, RefusesToResumeOnOtherData) {
   ASSERT_EQ(fit("runs", {"trainer.max_steps=9"}).exit_code, 0);
   std::string text = text_of(scratch_ / "houses.csv");

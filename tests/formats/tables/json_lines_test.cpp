@@ -85,11 +85,13 @@ TEST(JsonLines, ANumberAmongTextsIsACategory) {
 }
 
 TEST(JsonLines, TakeMarksOfMissingValues) {
-  const Table table = parse_json_lines("{\"a\": 1, \"b\": \"?\"}\n{\"a\": \"?\", \"b\": \"x\"}\n{\"a\": 2}\n",
-                                       "t.jsonl", {.na_values = {"?"}});
+  const Table table =
+      parse_json_lines("{\"a\": 1, \"b\": \"?\"}\n{\"a\": \"?\", \"b\": \"x\"}\n{\"a\": 2}\n{\"a\": -9}\n",
+                       "t.jsonl", {.na_values = {"?", "-9"}});
   EXPECT_EQ(table.columns[0].kind, ColumnKind::number);
   EXPECT_TRUE(std::isnan(table.columns[0].numbers[1]));
-  EXPECT_EQ(table.columns[1].codes, (std::vector<std::int32_t>{-1, 0, -1}));
+  EXPECT_TRUE(std::isnan(table.columns[0].numbers[3]));
+  EXPECT_EQ(table.columns[1].codes, (std::vector<std::int32_t>{-1, 0, -1, -1}));
 }
 
 TEST(JsonLines, RefuseATextAmongNumbers) {

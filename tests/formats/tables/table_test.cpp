@@ -222,6 +222,8 @@ TEST(Table, TakesMarksOfMissingValues) {
   const Table listed = table_of(table, {.na_values = {"?", "-"}});
   EXPECT_EQ(numbers_in(listed.columns[0]), "1.00 - 3.00 -");
   expect_categories(listed.columns[1], {"x", "y"}, {0, -1, -1, 1});
+  EXPECT_EQ(numbers_in(table_of("a\n-999\n2\n-999.0\n\"-999\"\n", {.na_values = {"-999"}}).columns[0]),
+            "- 2.00 - -");
   for (const char* const mark :
        {"n/a", "?", "-", ".", "None", "#N/A", "<NA>", "\\N", "nil", "-nan", "#VALUE!"})
     EXPECT_EQ(

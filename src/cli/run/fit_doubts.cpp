@@ -1,0 +1,83 @@
+#include "cli/run/fit_doubts.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/bincount.h>
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "kindling/base/number_text.h"
+#include "kindling/data/dataset.h"
+#include "kindling/nn/regression_net.h"
+
+namespace kindling {
+namespace {
+
+std::optional<double> metric(const FitResult& result, const char* name) {
+  const auto found = result.metrics.find(name);
+  return found == result.metrics.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Undefined if the labels are not in memory.
+at::Tensor labels_of(const DataLoader& loader) {
+  const auto* in_memory =
+      loader.is_endless() ? nullptr : dynamic_cast<const TensorDataset*>(&loader.dataset());
+  return in_memory == nullptr || in_memory->tensors().size() < 2 ? at::Tensor()
+                                                                 : in_memory->tensors().back().cpu();
+}
+
+// The loss of predicting the mean of each target.
+double loss_of_means(const at::Tensor& targets) {
+  return targets.to(at::kDouble).var(0, /*unbiased=*/false).mean().item<double>();
+}
+
+// The accuracy of predicting the most frequent class.
+double share_of_most_frequent(const at::Tensor& classes) {
+  const at::Tensor known = classes.masked_select(classes.ge(0));
+  if (known.numel() == 0) return 0;
+  return known.bincount().max().item<double>() / static_cast<double>(known.numel());
+}
+
+}  // namespace
+
+std::vector<std::string> doubts_about(const FitResult& result, const ConfigTables& config,
+                                      const Module& model, DataModule& data) {
+  std::vector<std::string> doubts;
+  if (result.status != FitStatus::finished) return doubts;
+  const auto val = data.val_dataloader();
+  if (!val) {
+    if (config.data.name.name == "csv")
+      doubts.emplace_back(
+          "data: there are no validation rows, so nothing shows how good the model is on other rows; "
+          "set data.val_fraction, such as 0.2");
+    return doubts;
+  }
+  const std::optional<double> loss = metric(result, "val_loss"), accuracy = metric(result, "val_acc");
+  if (loss && !std::isfinite(*loss)) {
+    doubts.push_back("val_loss is " + number_text(*loss) +
+                     ": the outputs are too large; lower optimizer.lr, or scale the inputs and targets");
+    return doubts;
+  }
+  const at::Tensor labels = labels_of(*val);
+  if (!labels.defined() || labels.numel() < 2) return doubts;
+  if (loss && dynamic_cast<const RegressionNet*>(&model) != nullptr && labels.is_floating_point()) {
+    const double of_means = loss_of_means(labels);
+    if (*loss > of_means)
+      doubts.push_back(
+          "val_loss is " + short_text(*loss, 4) + ", above the " + short_text(of_means, 4) +
+          " of predicting the mean of the validation targets: the model has learned nothing that helps "
+          "on other samples");
+  }
+  if (accuracy && labels.dim() == 1 && at::isIntegralType(labels.scalar_type(), /*includeBool=*/false)) {
+    const double share = share_of_most_frequent(labels);
+    if (*accuracy < share)
+      doubts.push_back(
+          "val_acc is " + short_text(*accuracy, 4) + ", below the " + short_text(share, 4) +
+          " of predicting the most frequent class: the model has learned nothing that helps on other "
+          "samples");
+  }
+  return doubts;
+}
+
+}  // namespace kindling

@@ -1,0 +1,185 @@
+#include "data/sources/table_findings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/joined.h"
+#include "formats/tables/csv_number.h"
+#include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kFewRows = 20;  // fewer show nothing
+
+bool is_digit_of_date(char c) { return c >= '0' && c <= '9'; }
+
+// "2026-11-29", "2026-11-29T12:00:00Z", "29.11.2026", "11/29/26"
+bool is_date(std::string_view text) {
+  const std::size_t num_digits =
+      static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_digit_of_date));
+  for (const char separator : {'-', '/', '.'}) {
+    const std::size_t first = text.find(separator);
+    const std::size_t second = first == std::string_view::npos ? first : text.find(separator, first + 1);
+    if (second != std::string_view::npos && first > 0 && first <= 4 && second - first <= 3 &&
+        num_digits >= 4 && is_digit_of_date(text.front()))
+      return true;
+  }
+  return false;
+}
+
+// The text that all values have before and after a number: "$" of "$5.20", " kg" of "12 kg"; empty: none.
+std::string common_unit(const std::vector<std::string>& values) {
+  const auto unit_of = [](std::string_view text) -> std::string {
+    const std::size_t begin = text.find_first_of("0123456789");
+    if (begin == std::string_view::npos) return "";
+    const std::size_t end = text.find_last_of("0123456789") + 1;
+    std::string number(text.substr(begin, end - begin));
+    std::erase(number, ',');
+    if (!csv_number(number)) return "";
+    std::string unit(text.substr(0, begin));
+    if (unit.ends_with('-') || unit.ends_with('+')) unit.pop_back();
+    return unit.empty() ? std::string(text.substr(end)) : unit;
+  };
+  const std::string unit = unit_of(values.front());
+  const bool is_common =
+      !unit.empty() && std::ranges::all_of(values, [&](const auto& value) { return unit_of(value) == unit; });
+  return is_common ? unit : "";
+}
+
+// What texts that nearly all differ probably are.
+std::string probable_kind(const std::vector<std::string>& values) {
+  if (std::ranges::all_of(values, is_date)) return "dates or times: write them as numbers, such as days";
+  if (const std::string unit = common_unit(values); !unit.empty())
+    return "numbers with \"" + one_line(unit) + "\": remove it from the file";
+  const auto has_blanks = [](const std::string& value) { return std::ranges::count(value, ' ') >= 2; };
+  const char* const kind =
+      2 * std::ranges::count_if(values, has_blanks) > std::ssize(values) ? "sentences" : "names";
+  return std::string(kind) + ": add it to data.exclude, or set it as data.id";
+}
+
+// The values of a column of numbers in the rows, without missing ones.
+std::vector<double> known_numbers(const TableColumn& column, const std::vector<std::int64_t>& rows) {
+  std::vector<double> values;
+  for (const std::int64_t row : rows)
+    if (const double value = column.numbers[static_cast<std::size_t>(row)]; !std::isnan(value))
+      values.push_back(value);
+  return values;
+}
+
+// The numbers that programs write for a missing value, if one of them lies far from all other values.
+std::string far_mark(std::vector<double> values) {
+  for (const double mark : {-999., -9999., -99999., -99., 999., 9999., 99999., 999999.}) {
+    const auto count = std::ranges::count(values, mark);
+    if (count < 2 || 2 * count > std::ssize(values)) continue;
+    std::vector<double> others = values;
+    std::erase(others, mark);
+    const auto [least, most] = std::ranges::minmax(others);
+    const double distance = mark < 0 ? least - mark : mark - most;
+    if (distance > 2 * (most - least)) return number_text(mark);
+  }
+  return "";
+}
+
+bool counts_rows(const TableColumn& column) {
+  const std::vector<double>& values = column.numbers;
+  if (values.size() < kFewRows || (values[0] != 0 && values[0] != 1)) return false;
+  for (std::size_t i = 1; i < values.size(); ++i)
+    if (values[i] != values[i - 1] + 1) return false;
+  return true;
+}
+
+class Findings {
+ public:
+  Findings(const Table& table, const std::vector<std::int64_t>& rows, const std::string& place)
+      : table_(table), rows_(rows), place_(place) {}
+
+  std::vector<std::string> take() { return std::move(lines_); }
+
+  void look_at(const TableFeature& feature) {
+    const TableColumn& column = *table_.find(feature.name);
+    if (rows_.size() < kFewRows) return;
+    if (feature.kind == ColumnKind::category)
+      look_at_categories(feature, column);
+    else
+      look_at_numbers(column);
+  }
+
+  void look_at_target(const std::string& name) {
+    const TableColumn& column = *table_.find(name);
+    if (column.kind != ColumnKind::number) return;
+    const std::vector<double> values = known_numbers(column, rows_);
+    if (values.size() > 1 && std::ranges::all_of(values, [&](double v) { return v == values[0]; }))
+      add(name, "the value to predict is " + number_text(values[0]) + " in all training rows");
+  }
+
+  void look_at_label(const TableSchema& schema) {
+    constexpr std::size_t kManyNumbers = 50;
+    const auto is_number = [](const std::string& text) { return csv_number(text).has_value(); };
+    if (schema.classes.size() > kManyNumbers && std::ranges::all_of(schema.classes, is_number))
+      add(schema.label,
+          std::to_string(schema.classes.size()) +
+              " different numbers are classes; to predict numbers, set data.target instead of data.label");
+    if (schema.classes.size() == 1)
+      add(schema.label, "there is only one class, '" + one_line(schema.classes[0]) + "'");
+  }
+
+ private:
+  void add(const std::string& column, const std::string& text) {
+    lines_.push_back(place_ + ", column '" + one_line(column) + "': " + text);
+  }
+
+  void look_at_categories(const TableFeature& feature, const TableColumn& column) {
+    std::size_t num_known = 0;
+    for (const std::int64_t row : rows_)
+      if (column.codes[static_cast<std::size_t>(row)] >= 0) ++num_known;
+    const std::size_t num_distinct = feature.categories.size();
+    if (num_distinct == 1 && num_known == rows_.size()) return add_constant(feature.name);
+    if (num_distinct >= kFewRows && 2 * num_distinct > num_known)
+      add(feature.name, std::to_string(num_distinct) + " of " + counted(num_known, "value") +
+                            " differ, and each has a column of its own; they are probably " +
+                            probable_kind(feature.categories));
+  }
+
+  void look_at_numbers(const TableColumn& column) {
+    constexpr double kExact = 9007199254740992;  // 2^53
+    const std::vector<double> values = known_numbers(column, rows_);
+    if (values.empty()) return;
+    const auto [least, most] = std::ranges::minmax(values);
+    if (least == most && values.size() == rows_.size()) return add_constant(column.name);
+    if (counts_rows(column))
+      add(column.name,
+          "it counts the rows; in a sorted file the model can predict from that alone: add it to "
+          "data.exclude, or set it as data.id");
+    if (const std::string mark = far_mark(values); !mark.empty())
+      add(column.name,
+          mark + " lies far from all other values; if it marks a missing value, set data.na_values = [\"" +
+              mark + "\"]");
+    if (std::max(std::abs(least), std::abs(most)) > kExact)
+      add(column.name, "values above 2^53 lose their last digits");
+  }
+
+  void add_constant(const std::string& name) { add(name, "all training rows have the same value"); }
+
+  const Table& table_;
+  const std::vector<std::int64_t>& rows_;
+  const std::string& place_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> findings_in(const Table& table, const TableSchema& schema,
+                                     const std::vector<std::int64_t>& rows, const std::string& place) {
+  Findings findings(table, rows, place);
+  for (const TableFeature& feature : schema.features) findings.look_at(feature);
+  for (const std::string& target : schema.targets) findings.look_at_target(target);
+  if (!schema.label.empty()) findings.look_at_label(schema);
+  return findings.take();
+}
+
+}  // namespace kindling
