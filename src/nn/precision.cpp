@@ -22,7 +22,7 @@ std::vector<at::Tensor> of_another_type(const torch::nn::Module& model, const Pr
       found.push_back(tensor);
   };
   for (const at::Tensor& parameter : model.parameters()) look(parameter);
-  // Raw inputs are float32, so their transform is too.
+  // Raw inputs do not have the model's precision, and neither has their transform.
   const bool has_transform = input_transform_of(model) != nullptr;
   for (const auto& buffer : model.named_buffers())
     if (!has_transform || !is_of_input_transform(buffer.key())) look(buffer.value());

@@ -3,11 +3,14 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "kindling/base/error.h"
 #include "kindling/tensors/state_dict.h"
+#include "support/log_lines.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
@@ -130,7 +133,76 @@ TEST_F(Arrays, OfSixteenBitsBecomeFloat32) {
   const auto file = write("a.safetensors", {{"x", x}, {"y", classes_}});
   ArrayData data({.file = file, .normalize = {{0.5, 0.25}}, .divisor = 3}, {.shuffle = false});
   const Batch all = all_of(data, data.train_dataloader());
-  EXPECT_TRUE(same(all[0], (x.to(at::kFloat) / 3 - 0.5) / 0.25));
+  EXPECT_TRUE(same(all[0], ((x.to(at::kDouble) / 3 - 0.5) / 0.25).to(at::kFloat)));
+}
+
+// (x / divisor - mean) / std of NumPy's float64, rounded once.
+TEST_F(Arrays, AreScaledInFloat64) {
+  const at::Tensor steps = at::arange(600).view({600, 1});
+  const auto data_of = [&](const at::Tensor& x, double divisor, std::array<double, 2> normalize) {
+    return ArrayData({.file = write("a.safetensors", {{"x", x}, {"y", steps}}),
+                      .normalize = normalize,
+                      .divisor = divisor},
+                     {.shuffle = false});
+  };
+  const at::Tensor seconds = steps + 1700000000, scores = (steps.to(at::kDouble) - 299.5) / 173.2;
+  const at::Tensor pascal = steps.to(at::kDouble) / 64 + 101325;
+  struct Case {
+    at::Tensor x;
+    double divisor = 1, mean = 0, std = 1;
+    at::Tensor expected;
+  };
+  for (const Case& one : {
+           Case{seconds, 1, 1700000299.5, 173.2, scores},
+           Case{seconds.to(at::kInt), 1, 1700000299.5, 173.2, scores},
+           Case{seconds.to(at::kDouble), 1, 1700000299.5, 173.2, scores},
+           Case{seconds * 1000, 1000, 1700000299.5, 173.2, scores},
+           Case{(seconds * 1000).to(at::kDouble), 1000, 1700000299.5, 173.2, scores},
+           Case{pascal, 1, 101325 + 299.5 / 64, 173.2 / 64, scores},
+           Case{pascal.to(at::kFloat), 1, 101325 + 299.5 / 64, 173.2 / 64, scores},
+           Case{(steps + 29315).to(at::kShort), 100, 293.15 + 2.995, 1.732, scores},
+       }) {
+    ArrayData data = data_of(one.x, one.divisor, {one.mean, one.std});
+    LogLines log;
+    const at::Tensor found = all_of(data, data.train_dataloader())[0];
+    EXPECT_TRUE(log.texts.empty()) << log.texts.front();
+    EXPECT_EQ(found.scalar_type(), at::kFloat);
+    EXPECT_TRUE(close(found, one.expected.to(at::kFloat), 1e-6)) << one.x.scalar_type() << one.divisor;
+  }
+}
+
+TEST_F(Arrays, TakeFloat64InProgramsIfFloat32LacksDigits) {
+  const at::Tensor steps = at::arange(600, at::kDouble).unsqueeze(1);
+  const auto type_of = [&](const at::Tensor& x) {
+    ArrayData data({.file = write("a.safetensors", {{"x", x}, {"y", steps}}), .normalize = {{300, 173}}});
+    data.prepare();
+    return data.program_input_type();
+  };
+  EXPECT_EQ(type_of(steps + 1.7e9), at::kDouble);
+  EXPECT_EQ(type_of(at::cat({steps, steps + 1.7e9}, 1)), at::kDouble);
+  EXPECT_EQ(type_of(steps), at::kFloat);
+  EXPECT_EQ(type_of(steps.to(at::kFloat)), std::nullopt);  // as in the file
+}
+
+TEST_F(Arrays, WarnOfDigitsThatFloat32RoundsAway) {
+  const at::Tensor steps = at::arange(600, at::kDouble).unsqueeze(1);
+  const at::Tensor x = at::cat({steps, steps + 1.7e9}, 1);
+  const auto warnings_of = [&](const at::Tensor& inputs, ArrayDataOptions options) {
+    options.file = write("a.safetensors", {{"x", inputs}, {"y", steps}});
+    const LogLines log;
+    ArrayData(options).prepare();
+    return log.texts;
+  };
+  const std::vector<std::string> expected{
+      (scratch_ / "a.safetensors").string() +
+      ", array 'x': float32 rounds feature 1 of the samples by more than 1e-3 of its standard deviation; set "
+      "data.normalize = [mean, std], whose mean is subtracted in float64, or subtract an offset in the file"};
+  EXPECT_EQ(warnings_of(x, {}), expected);
+  EXPECT_EQ(warnings_of(x, {.divisor = 10}), expected);
+  EXPECT_EQ(warnings_of(x.to(at::kLong), {.divisor = 10}), expected);
+  EXPECT_TRUE(warnings_of(x.narrow(1, 1, 1), {.normalize = {{1.7e9, 100}}}).empty());
+  EXPECT_TRUE(warnings_of(x.to(at::kLong), {}).empty());  // they stay integers
+  EXPECT_TRUE(warnings_of(steps, {}).empty());
 }
 
 TEST_F(Arrays, OfAnotherFileArePredicted) {

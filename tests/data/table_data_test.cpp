@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/models/mlp_regressor.h"
 #include "support/device_under_test.h"
@@ -23,7 +24,7 @@
 namespace kindling {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Rooms are missing in row 2, the city in row 4; the last row has a city that no other row has.
 constexpr const char* kHouses =
@@ -94,8 +95,9 @@ TEST_F(TableFile, HasRawRowsWithNanAndCodes) {
   data.prepare();
   const Batch train = first(data.train_dataloader()), val = first(data.val_dataloader());
   EXPECT_TRUE(same_raw(
-      train[0], at::tensor({1.F, 0.F, 10.F, kNan, 1.F, 20.F, 3.F, 1.F, 30.F, 5.F, kNan, 40.F}).view({4, 3})));
-  EXPECT_TRUE(same_raw(val[0], at::tensor({9.F, -1.F, 100.F}).view({1, 3})));
+      train[0],
+      at::tensor({1., 0., 10., kNan, 1., 20., 3., 1., 30., 5., kNan, 40.}, at::kDouble).view({4, 3})));
+  EXPECT_TRUE(same_raw(val[0], at::tensor({9., -1., 100.}, at::kDouble).view({1, 3})));
   EXPECT_TRUE(same(train[1], at::tensor({100.F, 200.F, 300.F, 400.F}).view({4, 1})));
   EXPECT_TRUE(same(val[1], at::tensor({900.F}).view({1, 1})));
 }
@@ -149,7 +151,7 @@ TEST_F(TableFile, FitsItsTransformOnTheTrainingRowsOnly) {
                                           r, 15 / a, 0.0, 0.0})
                                   .view({4, 4})
                                   .to(at::kFloat);
-  EXPECT_TRUE(at::allclose(x, expected, 1e-6, 1e-6)) << x;  // float32 statistics
+  EXPECT_TRUE(at::allclose(x, expected, 1e-6, 1e-6)) << x;  // float32 results
   const at::Tensor expected_val =
       at::tensor({6 / std::sqrt(2.0), 75 / a, 0.0, 0.0}).view({1, 4}).to(at::kFloat);
   EXPECT_TRUE(at::allclose(v, expected_val, 1e-6, 1e-6)) << v;
@@ -173,28 +175,138 @@ TEST_F(TableFile, DoesNotScaleAConstant) {
   TableData data({.file = file, .target = {"y"}}, {.shuffle = false, .val = {{3, 4}}});
   data.prepare();
   EXPECT_TRUE(same(data.on_after_batch_transfer(first(data.train_dataloader()))[0], at::zeros({3, 1})));
-  EXPECT_TRUE(
-      same(data.on_after_batch_transfer(first(data.val_dataloader()))[0], at::full({1, 1}, 0.2F - 0.1F)));
+  EXPECT_TRUE(same(data.on_after_batch_transfer(first(data.val_dataloader()))[0], at::full({1, 1}, 0.1F)));
 }
 
-TEST_F(TableFile, WarnsOfValuesThatFloat32CannotDistinguish) {
-  const auto file = write("t.csv",
-                          "ms,days,small,y\n1700000000000,1000000,1e-46,1\n1700000000001,1000001,2e-46,2\n"
-                          "1700000000002,1000002,3e-46,3\n");
-  TableData data({.file = file, .target = {"y"}}, {.shuffle = false});
-  EXPECT_EQ(
-      warnings_of([&] { data.prepare(); }),
-      (std::vector<std::string>{
-          "t.csv, column 'ms': the values differ by less than float32 can represent, so that the model "
-          "receives a constant; subtract an offset from the column, such as its smallest value",
-          "t.csv, column 'days': float32 rounds the values coarsely, because their mean is 1e6, but "
-          "their standard deviation 0.816; subtract an offset from the column, such as its "
-          "smallest value",
-          "t.csv, column 'small': the values differ by less than float32 can represent, so that the model "
-          "receives a constant; subtract an offset from the column, such as its smallest value"}));
+// Numbers i = 0 … n - 1 at equal distances have the mean (n - 1) / 2 and the variance (n² - 1) / 12. The
+// columns of NumPy's float64: (x - x.mean()) / x.std().
+struct EvenColumn {
+  const char* name;
+  double first = 0, step = 1;
+};
+
+constexpr int kNumRows = 600;
+
+at::Tensor standard_scores() {
+  const double deviation = std::sqrt((static_cast<double>(kNumRows) * kNumRows - 1) / 12);
+  return ((at::arange(kNumRows, at::kDouble) - (kNumRows - 1) / 2.0) / deviation).to(at::kFloat);
+}
+
+std::string table_of(const std::vector<EvenColumn>& columns) {
+  std::string text;
+  for (const EvenColumn& column : columns) text += std::string(column.name) + ",";
+  text += "y\n";
+  for (int i = 0; i < kNumRows; ++i) {
+    for (const auto& [name, first, step] : columns) text += number_text(first + step * i) + ",";
+    text += std::to_string(i) + "\n";
+  }
+  return text;
+}
+
+TEST_F(TableFile, KeepsTheDigitsThatFloat32WouldRoundAway) {
+  // The last two are fine enough for float32, which rounds one of them by up to 8e-4 of its deviation.
+  const std::vector<EvenColumn> columns{{"unix", 1.7e9, 1},          {"milliseconds", 1.7e12, 1},
+                                        {"utm", 5300000.12, 0.1},    {"pascal", 101325, 1.0 / 64},
+                                        {"tiny", 1e-300, 1e-303},    {"counter", 4398046511104, 1},
+                                        {"kelvin", 293.15, 0.00013}, {"age", 20, 0.1}};
+  const auto file = write("t.csv", table_of(columns));
+  TableData data({.file = file, .target = {"y"}}, {.batch_size = kNumRows, .shuffle = false});
+  EXPECT_TRUE(warnings_of([&] { data.prepare(); }).empty());
   const at::Tensor x = data.on_after_batch_transfer(first(data.train_dataloader()))[0];
-  EXPECT_TRUE(same(x.select(1, 0), at::zeros({3})));
-  EXPECT_TRUE(same(x.select(1, 2), at::zeros({3})));
+  ASSERT_EQ(x.scalar_type(), at::kFloat);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    // float32 holds the scores, up to √3, to 1.2e-7; decimals of "utm" are rounded to 1e-9 in float64.
+    EXPECT_TRUE(close(x.select(1, static_cast<std::int64_t>(i)), standard_scores(), 3e-7)) << columns[i].name;
+    EXPECT_EQ(data.schema().features[i].offset.has_value(), i < 6) << columns[i].name;
+  }
+  EXPECT_NEAR(data.schema().features[0].offset.value(), 1.7e9 + 299.5, 1e-6);
+  EXPECT_EQ(data.program_input_type(), at::kDouble);
+
+  // As `kindling predict` reads the file.
+  TableData again({.file = file, .target = {"y"}}, {.batch_size = kNumRows});
+  again.restore_input_transform(data.schema().text());
+  again.predict_from(file);
+  again.prepare();
+  MlpRegressor model, loaded;
+  set_input_transform(model, data.input_transform());
+  set_input_transform(loaded, again.input_transform());
+  load_state_dict(*again.input_transform(), state_dict(*data.input_transform()));
+  EXPECT_TRUE(same(again.on_after_batch_transfer(first(again.predict_dataloader()))[0], x));
+}
+
+TEST_F(TableFile, TakesFloat32RowsInProgramsUnlessTheyLackDigits) {
+  const auto file = write("t.csv", table_of({{"age", 20, 0.1}}));
+  TableData data({.file = file, .target = {"y"}}, {.batch_size = kNumRows, .shuffle = false});
+  data.prepare();
+  EXPECT_EQ(data.program_input_type(), at::kFloat);
+  const at::Tensor raw = first(data.train_dataloader())[0];
+  EXPECT_TRUE(
+      close(data.input_transform()->forward(raw.to(at::kFloat)), standard_scores().unsqueeze(1), 1e-5));
+
+  TableData times({.file = write("u.csv", table_of({{"time", 1.7e9, 1}})), .target = {"y"}},
+                  {.batch_size = kNumRows, .shuffle = false});
+  times.prepare();
+  const at::Tensor seconds = first(times.train_dataloader())[0];
+  EXPECT_EQ(message([&] { times.input_transform()->forward(seconds.to(at::kFloat)); }),
+            "input_transform, column 'time': the rows are Float [600, 1], which rounds the values around "
+            "1700000299.5 coarsely; expected: float64 rows; read them as float64; rows that were float32 "
+            "before have lost their digits");
+}
+
+// Its model was trained on rows that were rounded to float32.
+TEST_F(TableFile, KeepsFloat32ForADescriptionOfVersionOne) {
+  const auto file = write("t.csv", table_of({{"time", 1.7e9, 1}}));
+  TableData data({.file = file, .target = {"y"}}, {.batch_size = kNumRows, .shuffle = false});
+  data.restore_input_transform(
+      R"({"version":1,"features":[{"name":"time","kind":"number"}],"targets":["y"]})");
+  data.prepare();
+  EXPECT_EQ(data.program_input_type(), at::kFloat);
+  const auto transform = data.input_transform();
+  load_state_dict(*transform, {.tensors = {{"fill", at::tensor({1700000256.F})},
+                                           {"numbers", at::tensor({0}, at::kLong)},
+                                           {"mean", at::tensor({1700000256.F})},
+                                           {"std", at::tensor({173.F})},
+                                           {"code_column", at::empty({0}, at::kLong)},
+                                           {"code", at::empty({0})}},
+                               .metadata = {}});
+  EXPECT_EQ(state_dict(*transform).find("mean")->scalar_type(), at::kFloat);
+  const at::Tensor raw = first(data.train_dataloader())[0];
+  EXPECT_TRUE(same(data.on_after_batch_transfer(Batch{raw})[0],
+                   (raw.to(at::kFloat) - at::tensor({1700000256.F})) / at::tensor({173.F})));
+}
+
+TEST_F(TableFile, AdoptsASavedDescriptionOfTheSameColumns) {
+  const auto file = write("t.csv", table_of({{"time", 1.7e9, 1}})),
+             later = write("later.csv", table_of({{"time", 1.8e9, 1}}));
+  TableData data({.file = file, .target = {"y"}}), other({.file = later, .target = {"y"}});
+  data.prepare();
+  other.prepare();
+  EXPECT_NE(other.schema().text(), data.schema().text());
+  EXPECT_TRUE(other.input_transform()->adopt(data.schema().text()));
+  EXPECT_EQ(other.schema().text(), data.schema().text());
+  const at::Tensor rows = at::full({1, 1}, 1700000299.5, at::kDouble);
+  EXPECT_TRUE(close(other.input_transform()->forward(rows), at::zeros({1, 1}), 1e-6));
+  const std::string former = R"({"version":1,"features":[{"name":"time","kind":"number"}],"targets":["y"]})";
+  EXPECT_EQ(warnings_of([&] { EXPECT_TRUE(other.input_transform()->adopt(former)); }),
+            (std::vector<std::string>{
+                "column 'time': float32 rounds the values coarsely, as in the saved run, which is of a "
+                "former version; start a new run to keep their digits"}));
+  EXPECT_EQ(other.schema().text(), former);
+  EXPECT_EQ(state_dict(*other.input_transform()).find("mean")->scalar_type(), at::kFloat);
+  EXPECT_FALSE(other.input_transform()->adopt(
+      R"({"version":2,"features":[{"name":"date","kind":"number"}],"targets":["y"]})"));
+  EXPECT_EQ(other.schema().text(), former);
+}
+
+TEST_F(TableFile, WarnsOfValuesThatFloat32RoundsIfNothingIsSubtracted) {
+  const auto file = write("t.csv", table_of({{"time", 1.7e9, 1}, {"age", 20, 0.1}}));
+  TableData data({.file = file, .target = {"y"}, .normalize = false});
+  EXPECT_EQ(warnings_of([&] { data.prepare(); }),
+            (std::vector<std::string>{
+                "t.csv, column 'time': float32 rounds the values coarsely, because the largest is 1.7e9, but "
+                "their standard deviation 173; set data.normalize = true, which subtracts the mean in "
+                "float64 first, or subtract an offset from the column"}));
+  EXPECT_EQ(data.program_input_type(), at::kFloat);
 }
 
 TEST_F(TableFile, RefusesNumbersBeyondFloat32) {
@@ -257,7 +369,8 @@ TEST_F(TableFile, ReadsAnotherFileAsTheTrainingFile) {
     batch = first(data.predict_dataloader());
   });
   EXPECT_EQ(batch.size(), 1U);
-  EXPECT_TRUE(same_raw(batch[0], at::tensor({2.F, -1.F, 7.F, kNan, 1.F, 8.F, 4.F, -1.F, 9.F}).view({3, 3})));
+  EXPECT_TRUE(
+      same_raw(batch[0], at::tensor({2., -1., 7., kNan, 1., 8., 4., -1., 9.}, at::kDouble).view({3, 3})));
   EXPECT_TRUE(data.predict_ids().values.empty());
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_EQ(warnings[0],
@@ -306,7 +419,7 @@ TEST_F(TableFile, PredictsTestRowsWithoutLabels) {
   data.prepare();
   const Batch batch = first(data.predict_dataloader());
   EXPECT_EQ(batch.size(), 1U);
-  EXPECT_TRUE(same(batch[0], at::tensor({2.F, 1.F, 7.F}).view({1, 3})));
+  EXPECT_TRUE(same(batch[0], at::tensor({2., 1., 7.}, at::kDouble).view({1, 3})));
   EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"b1"}));
   EXPECT_EQ(message([&] { data.test_dataloader(); }),
             "test.csv: the column 'price' is missing; expected: the column that the model predicts");
@@ -526,7 +639,8 @@ TEST_F(TableFile, SkipsBrokenRowsIfAsked) {
   ASSERT_EQ(warnings.size(), 2U);  // and one about an unknown city
   EXPECT_TRUE(warnings[0].starts_with("data.on_broken: skipped 3 of 5 rows, which cannot be used:"))
       << warnings[0];
-  EXPECT_TRUE(same_raw(first(data.train_dataloader())[0], at::tensor({1.F, 0.F, 10.F}).unsqueeze(0)));
+  EXPECT_TRUE(
+      same_raw(first(data.train_dataloader())[0], at::tensor({1., 0., 10.}, at::kDouble).unsqueeze(0)));
   EXPECT_EQ(first(data.val_dataloader())[1].item<float>(), 500);
   EXPECT_EQ(data.predict_ids().values, std::vector<std::string>{"a5"});
   ASSERT_EQ(data.skipped_samples().size(), 3U);
@@ -657,7 +771,7 @@ TEST_F(TableFile, RegistersItsTransformWithAModel) {
   EXPECT_EQ(input_transform_of(model), data.input_transform());
   const StateDict state = state_dict_with_transform(model);
   EXPECT_EQ(state.metadata.at("input_transform"), data.schema().text());
-  EXPECT_TRUE(same(*state.find("input_transform.fill"), at::tensor({3.F, -1.F, 25.F})));
+  EXPECT_TRUE(same(*state.find("input_transform.fill"), at::tensor({3., -1., 25.}, at::kDouble)));
 }
 
 class TableOnDevice : public OnDevice {};

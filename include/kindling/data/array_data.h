@@ -72,12 +72,18 @@ struct ArrayDataOptions {
 // Samples from arrays of NumPy (.npz, .npy), safetensors or PyTorch (.pt, a dict of tensors): inputs
 // [samples, …] and labels [samples, …], in memory.
 //
-// Inputs stay as they are in the file until they are on the device, except that float64 becomes float32.
-// There they become (x / divisor - mean) / std, as float32 if they are integers or booleans. Without divisor
-// and normalize, integers of 32 and 64 bits stay integers, such as tokens, and so do uint16, which are read
-// as int64; booleans, bytes, int16, float16 and bfloat16 become float32. Labels: integers become int64, and
-// [samples, 1] of them becomes [samples]; floating-point labels become float32, and [samples] of them becomes
-// [samples, 1], as a regressor needs them. Of a .npz file, only the arrays with these names are read.
+// Inputs stay as they are in the file until they are on the device. There they become
+// (x / divisor - mean) / std, computed in float64 and rounded to float32; only x / divisor of types of up to
+// 16 bits, which float32 holds exactly, is computed in float32. Without divisor and normalize, float64
+// becomes float32 when it is read, integers of 32 and 64 bits stay integers, such as tokens, and so do
+// uint16, which are read as int64; booleans, bytes, int16, float16 and bfloat16 become float32. Labels:
+// integers become int64, and [samples, 1] of them becomes [samples]; floating-point labels become float32,
+// and [samples] of them becomes [samples, 1], as a regressor needs them. Of a .npz file, only the arrays with
+// these names are read.
+//
+// Warns if float32 rounds a feature, after the scaling, by more than 1e-3 of its standard deviation. Programs
+// exported with the transforms take float32 for float64 inputs, or float64 if float32 would round a feature
+// that coarsely.
 //
 //   ArrayData data({.file = "mnist.npz", .inputs = "x_train", .labels = "y_train", .val_inputs = "x_test",
 //                   .val_labels = "y_test", .divisor = 255});
@@ -95,6 +101,7 @@ class KINDLING_API ArrayData : public DataModule {
   std::shared_ptr<DataLoader> predict_dataloader() override;
   using DataModule::on_after_batch_transfer;
   Batch on_after_batch_transfer(Batch batch) override;
+  std::optional<at::ScalarType> program_input_type() override;
   // Predicts the inputs of another file with the same names.
   void predict_from(const std::filesystem::path& file) override;
 

@@ -122,6 +122,9 @@ class KINDLING_API DataModule {
   // Returns the transform that on_after_batch_transfer() applies and that is saved with the model
   // (input_transform.h); nullptr: none. Requires prepare().
   virtual std::shared_ptr<InputTransform> input_transform() { return nullptr; }
+  // Returns the dtype of the first input of a program that begins with on_after_batch_transfer(): float64 if
+  // float32 would round the inputs too coarsely; absent: as in the loaders' batches. Requires prepare().
+  virtual std::optional<at::ScalarType> program_input_type();
   // Takes the transform of a saved model by its description, instead of fitting one on the training samples;
   // its buffers are loaded with the model. Call it before prepare().
   virtual void restore_input_transform([[maybe_unused]] const std::string& description) {}

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,11 @@ class KINDLING_API InputTransform : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& raw) = 0;
   // Returns what raw inputs mean, as JSON: the metadata `input_transform` of checkpoints and weights files.
   virtual std::string description() const { return {}; }
+  // Takes the description of a saved transform, and its dtypes for the buffers, so that the saved buffers can
+  // be loaded next. Returns false, and changes nothing, if raw inputs had another meaning.
+  virtual bool adopt(const std::string& description) { return description == this->description(); }
+  // Returns the dtype of the raw inputs of an exported program; absent: that of the loader's batches.
+  virtual std::optional<at::ScalarType> program_input_type() const { return std::nullopt; }
 };
 
 // The name of the submodule, and the key of its description in the metadata.
@@ -46,9 +52,10 @@ KINDLING_API void set_input_transform(torch::nn::Module& model, std::shared_ptr<
 // Returns state_dict(model), with the description of its transform, for save_safetensors().
 KINDLING_API StateDict state_dict_with_transform(const torch::nn::Module& model);
 
-// Throws CheckpointError if the state was saved with a transform that has another description: the data have
-// changed in the meantime. `place` names the state.
-KINDLING_API void require_same_transform(const torch::nn::Module& model, const StateDict& state,
-                                         const std::string& place);
+// Lets the model's transform adopt the description that the state was saved with. Call it before loading the
+// state. Throws CheckpointError if raw inputs have another meaning: the data have changed in the meantime.
+// `place` names the state.
+KINDLING_API void adopt_saved_transform(const torch::nn::Module& model, const StateDict& state,
+                                        const std::string& place);
 
 }  // namespace kindling

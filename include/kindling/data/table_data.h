@@ -128,15 +128,20 @@ struct TableDataOptions {
                        .choices = "skip|error"}));
 };
 
-// Samples from the rows of a CSV file or of JSON lines. The raw inputs are float32 [batch, features]:
+// Samples from the rows of a CSV file or of JSON lines. The raw inputs are float64 [batch, features]:
 // numbers, NaN where one is missing; for a category its code, the index among the categories of the training
 // rows, -1 for a category that these lack, NaN if it is missing. Labels are float32 [batch, targets], or
 // classes, int64 [batch].
 //
 // On the device, the input transform replaces missing numbers, scales all numbers, and encodes each category
 // in one column per category (all zero: unknown or missing; "most_frequent" also replaces missing
-// categories). Its order is: all numbers, then the columns of each category. It is fitted on the training
-// rows only and is saved with the model. Classes are sorted; all rows count for them.
+// categories). It computes in float64 and returns float32. Its order is: all numbers, then the columns of
+// each category. It is fitted on the training rows only and is saved with the model. Classes are sorted; all
+// rows count for them.
+//
+// A column is too fine for float32 if its largest absolute value times 2^-24 exceeds 1e-3 of its standard
+// deviation, such as Unix time. Its mean is then an offset in the schema (TableFeature::offset), and exported
+// programs take float64 rows; otherwise they take float32 rows.
 //
 // A column without a name is the id (see table.h) if none is set. A column without any value in the training
 // rows is omitted unless `features` lists it.

@@ -46,6 +46,7 @@ class KINDLING_API TransformedData : public DataModule {
   std::int64_t num_random_numbers(Stage stage) const override;
 
   std::shared_ptr<InputTransform> input_transform() override;
+  std::optional<at::ScalarType> program_input_type() override;
   void restore_input_transform(const std::string& description) override;
   void predict_from(const std::filesystem::path& file) override;
   std::vector<std::string> class_names() override;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct TableFeature {
   ColumnKind kind = ColumnKind::number;
   std::vector<std::string> categories{};  // of the training rows, sorted bytewise; code i is categories[i]
   bool is_declared = false;               // an empty field is a category (TableOptions::categories)
+  // Subtracted from the numbers in float64 before anything rounds them. Set for a column that float32 would
+  // round by more than 1e-3 of its standard deviation, such as Unix time.
+  std::optional<double> offset{};
 };
 
 // The columns that a model was trained on, and their meaning. Stored as JSON in the metadata
@@ -25,8 +29,12 @@ struct KINDLING_API TableSchema {
   std::string label{};                   // the column of classes; empty: none
   std::vector<std::string> classes{};    // class i is classes[i]
   std::string id{};                      // the column that identifies rows; empty: none
+  // Numbers are scaled in float64; false in descriptions of version 1, whose models were trained on numbers
+  // that were rounded to float32 first.
+  bool scales_in_double = true;
 
-  // Returns the JSON text: {"version":1,"features":[{"name":"rooms","kind":"number"},
+  // Returns the JSON text: {"version":2,"features":[{"name":"rooms","kind":"number"},
+  // {"name":"time","kind":"number","offset":1700000300},
   // {"name":"city","kind":"category","categories":["Bern","Bonn"]}],"targets":["price"]}.
   std::string text() const;
   // Throws CheckpointError, which names the location in the text, for a text of another form.
@@ -34,6 +42,8 @@ struct KINDLING_API TableSchema {
 
   // Returns the number of columns after one-hot encoding: one per number and per category.
   std::size_t num_encoded() const;
+  // True if a column has an offset: rows that are float32 lack digits.
+  bool has_offsets() const;
   // Returns the options that read another table in the same way: only the columns of the schema, each of its
   // kind.
   TableOptions table_options() const;

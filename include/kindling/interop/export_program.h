@@ -52,7 +52,8 @@ struct ExportOptions {
   // two.
   bool train = false;
   // Exports the model with its input transform (input_transform.h) first: the example is a batch as a loader
-  // returns it, and the program takes such raw inputs. Without effect for a model without a transform.
+  // returns it, and the program takes such raw inputs, in the dtype InputTransform::program_input_type(): it
+  // refuses float32 if that is float64. Without effect for a model without a transform.
   bool input_transform = false;
   // For export_program() of a Module, in evaluation mode; all but `outputs` require a Classifier.
   ExportedValues values = ExportedValues::outputs;
@@ -83,8 +84,9 @@ KINDLING_API void export_program(Module& model, const Batch& example, const Expo
 
 // Exports the model with what `data` does to a batch for prediction first (on_after_batch_transfer(), such as
 // the scaling of pixels and validation transforms), so that the program takes batches as a loader returns
-// them: uint8 images [batch, channels, height, width]. The example is the first batch of
-// predict_dataloader(), or else of train_dataloader(). The names of a classifier's classes become the
+// them: uint8 images [batch, channels, height, width]; the first input has the dtype
+// DataModule::program_input_type(). The example is the first batch of predict_dataloader(), or else of
+// train_dataloader(). The names of a classifier's classes become the
 // metadata "class_names", a JSON list, unless it is set. The data must name the classes as it did for the
 // training: of directories that have changed since, the names are wrong.
 // Throws ConfigError for data that pass their batches on unchanged or whose transforms are random, and for

@@ -170,6 +170,9 @@ int export_model(const CommandContext& context) {
   std::cout << "the forward pass of " << model->name() << " with " << state_dict(*model).tensors.size()
             << " tensors written to " << request.out.string()
             << (request.out.extension() == ".onnx" ? "\n" : ", for torch.export.load\n");
+  const bool has_raw_inputs = request.with_transforms || input_transform_of(*model) != nullptr;
+  if (has_raw_inputs && data->program_input_type() == at::kDouble)
+    std::cout << "its inputs are float64, because float32 would round them too coarsely\n";
   return 0;
 }
 

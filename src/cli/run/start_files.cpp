@@ -79,6 +79,12 @@ std::vector<std::string> columns_of(const TableSchema& schema) {
 // Throws CheckpointError if the file has the values of a transform that are not those of the data. Without
 // the description of its columns, only equal data shows that the columns have kept their order.
 void require_same_values(const InputTransform& fitted, const std::filesystem::path& weights) {
+  if (fitted.program_input_type() == at::kDouble)
+    throw CheckpointError({.place = weights.string(),
+                           .found = "it lacks the description of the columns, which has the offsets that are "
+                                    "subtracted from numbers too large for float32",
+                           .wanted = "a file with the description",
+                           .remedy = "use the run or its weights.safetensors"});
   const StateDict saved = weights_from(weights);
   const auto buffers = fitted.named_buffers();
   for (const auto& [name, value] : saved.tensors) {

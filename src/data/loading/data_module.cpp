@@ -8,6 +8,7 @@
 #include "data/loading/sample_ranges.h"
 #include "kindling/base/error.h"
 #include "kindling/data/dataset.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/data/sampler.h"
 
 namespace kindling {
@@ -67,6 +68,11 @@ DataLoaderOptions DataModule::loader_options(bool train) const {
           .resident = options_.resident,
           .num_workers = options_.num_workers,
           .num_random_numbers = num_random_numbers(train ? Stage::train : Stage::val)};
+}
+
+std::optional<at::ScalarType> DataModule::program_input_type() {
+  const auto transform = input_transform();
+  return transform ? transform->program_input_type() : std::nullopt;
 }
 
 void DataModule::predict_from(const std::filesystem::path& file) {

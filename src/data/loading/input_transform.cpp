@@ -33,11 +33,10 @@ StateDict state_dict_with_transform(const torch::nn::Module& model) {
   return state;
 }
 
-void require_same_transform(const torch::nn::Module& model, const StateDict& state,
-                            const std::string& place) {
+void adopt_saved_transform(const torch::nn::Module& model, const StateDict& state, const std::string& place) {
   const auto transform = input_transform_of(model);
   const auto saved = state.metadata.find(kInputTransform);
-  if (!transform || saved == state.metadata.end() || saved->second == transform->description()) return;
+  if (!transform || saved == state.metadata.end() || transform->adopt(saved->second)) return;
   throw CheckpointError(
       {.place = place,
        .found = "the training data have other columns, kinds or categories than when it was saved",

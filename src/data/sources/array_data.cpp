@@ -1,13 +1,17 @@
 #include "kindling/data/array_data.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isinf.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/std.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -16,6 +20,7 @@
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_checks.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/suggest.h"
 #include "kindling/data/split.h"
@@ -138,12 +143,47 @@ at::Tensor as_float32(const at::Tensor& tensor, const fs::path& file, const std:
   return values;
 }
 
-at::Tensor checked_inputs(at::Tensor inputs, const fs::path& file, const std::string& name) {
+bool is_scaled(const ArrayDataOptions& options) { return options.divisor != 1 || options.normalize; }
+
+// Returns the first feature of samples [samples, …] that float32 would round by more than 1e-3 of its
+// standard deviation after the subtraction of `mean`; nullopt: there is none.
+std::optional<std::int64_t> coarse_feature(const at::Tensor& samples, double mean) {
+  const at::Tensor features = samples.reshape({samples.size(0), -1}).to(at::kDouble);
+  const at::Tensor deviation = at::std(features, at::IntArrayRef{0}, /*unbiased=*/false);
+  const at::Tensor largest = at::maximum((features.amax(0) - mean).abs(), (features.amin(0) - mean).abs());
+  const at::Tensor is_coarse = (deviation > 0) & (largest * std::ldexp(1.0, -24) > deviation * 1e-3);
+  if (!is_coarse.any().item<bool>()) return std::nullopt;
+  return is_coarse.to(at::kByte).argmax().item<std::int64_t>();
+}
+
+// Scaled integers and float64 have digits that float32 may lack.
+bool may_lose_digits(const at::Tensor& inputs, const ArrayDataOptions& options) {
+  if (is_integer(inputs)) return is_scaled(options) && inputs.element_size() >= 4;
+  return inputs.scalar_type() == at::kDouble;
+}
+
+void warn_if_coarse(const at::Tensor& inputs, const ArrayDataOptions& options) {
+  if (!may_lose_digits(inputs, options)) return;
+  const double mean = options.normalize ? (*options.normalize)[0] * options.divisor : 0;
+  const auto feature = coarse_feature(inputs, mean);
+  if (!feature) return;
+  const std::string array = is_npy(options.file) ? "" : ", array '" + options.inputs + "'";
+  log_warning(
+      options.file.string() + array + ": float32 rounds feature " + std::to_string(*feature) +
+      " of the samples by more than 1e-3 of its standard deviation; set data.normalize = [mean, std], "
+      "whose mean is subtracted in float64, or subtract an offset in the file");
+}
+
+// Inputs of float64 keep it until they are scaled.
+at::Tensor checked_inputs(at::Tensor inputs, const ArrayDataOptions& options, const fs::path& file,
+                          const std::string& name) {
   if (inputs.dim() == 0 || inputs.is_complex()) refuse_array(file, name, inputs, "numbers [samples, …]");
   if (inputs.numel() == 0) refuse_array(file, name, inputs, "at least one sample, and values in it");
   switch (inputs.scalar_type()) {
-    case at::kDouble:
-      return as_float32(inputs, file, name);
+    case at::kDouble: {
+      at::Tensor rounded = as_float32(inputs, file, name);
+      return is_scaled(options) ? inputs.contiguous() : rounded;
+    }
     case at::kUInt16:  // LibTorch computes little with these
     case at::kUInt32:
     case at::kUInt64:
@@ -184,6 +224,19 @@ bool are_alike(const at::Tensor& inputs, const at::Tensor& others) {
   return inputs.sizes().slice(1) == others.sizes().slice(1) && is_integer(inputs) == is_integer(others);
 }
 
+// Returns (inputs / divisor - mean) / std as float32, or integers that are not scaled. Computes in float64,
+// unless it divides numbers of 16 bits or less, which float32 holds exactly.
+at::Tensor scaled(const at::Tensor& inputs, const ArrayDataOptions& options) {
+  const bool is_small = inputs.element_size() < 4;
+  if (!is_scaled(options)) return is_small ? inputs.to(at::kFloat) : inputs;
+  if (is_small && !options.normalize)
+    return at::div(inputs.is_floating_point() ? inputs.to(at::kFloat) : inputs, options.divisor);
+  at::Tensor values = inputs.to(at::kDouble);
+  if (options.divisor != 1) values = at::div(values, options.divisor);
+  if (options.normalize) values = (values - (*options.normalize)[0]) / (*options.normalize)[1];
+  return values.to(at::kFloat);
+}
+
 at::Tensor samples_of(const at::Tensor& tensor, const std::vector<std::int64_t>& chosen) {
   if (static_cast<std::int64_t>(chosen.size()) == tensor.size(0)) return tensor;  // both are in order
   return tensor.index_select(0, at::tensor(chosen, at::kLong));
@@ -197,8 +250,9 @@ struct ArrayData::Impl {
                                const std::string& input_name, const std::string& label_name,
                                const char* input_key, const char* label_key) const {
     const fs::path& labels_file = options.labels_file.value_or(options.file);
-    const at::Tensor x =
-        checked_inputs(array_named(inputs, input_name, options.file, input_key), options.file, input_name);
+    const at::Tensor raw = array_named(inputs, input_name, options.file, input_key);
+    const at::Tensor x = checked_inputs(raw, options, options.file, input_name);
+    if (input_name == options.inputs) warn_if_coarse(raw, options);
     const at::Tensor y = checked_labels(array_named(labels, label_name, labels_file, label_key), x.size(0),
                                         labels_file, label_name);
     return {x, y};
@@ -228,6 +282,7 @@ struct ArrayData::Impl {
   std::vector<at::Tensor> train{}, val{};    // inputs and labels; empty: none
   std::shared_ptr<const Sampler> sampler{};  // by `weights`
   at::Tensor sample{};                       // of the training, [0, …]: its shape and dtype
+  bool is_coarse = false;                    // in float32, before the scaling
   fs::path predict_file{};
   std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{};
 };
@@ -253,6 +308,7 @@ void ArrayData::prepare_data() {
   const std::vector<at::Tensor> samples =
       impl_->read(inputs, labels, options.inputs, options.labels, "inputs", "labels");
   impl_->sample = samples[0].narrow(0, 0, 0);
+  impl_->is_coarse = samples[0].scalar_type() == at::kDouble && coarse_feature(samples[0], 0);
   const SplitIndices split = impl_->split(samples, this->options());
   for (const at::Tensor& tensor : samples) {
     impl_->train.push_back(samples_of(tensor, split.train));
@@ -294,8 +350,8 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
     const fs::path& file = impl_->predict_file;
     const std::string& name = impl_->options.inputs;
     prepare();
-    const at::Tensor inputs =
-        checked_inputs(array_named(arrays_in(file, "file", {name}), name, file, "inputs"), file, name);
+    const at::Tensor inputs = checked_inputs(
+        array_named(arrays_in(file, "file", {name}), name, file, "inputs"), impl_->options, file, name);
     if (impl_->sample.defined() && !are_alike(inputs, impl_->sample))
       refuse_array(
           file, name, inputs,
@@ -307,16 +363,15 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
 }
 
 Batch ArrayData::on_after_batch_transfer(Batch batch) {
-  const ArrayDataOptions& options = impl_->options;
   at::Tensor& inputs = batch.tensors()[0];
-  const bool is_half = inputs.is_floating_point() && inputs.element_size() < 4;
-  if (is_half || (options.divisor == 1 && inputs.element_size() < 4)) inputs = inputs.to(at::kFloat);
-  if (options.divisor != 1) inputs = at::div(inputs, options.divisor);
-  if (!options.normalize) return batch;
-  const auto& [mean, std] = *options.normalize;
-  inputs = is_integer(inputs) ? inputs.to(at::kFloat) : inputs;
-  inputs = (inputs - mean) / std;
+  inputs = scaled(inputs, impl_->options);
   return batch;
+}
+
+std::optional<at::ScalarType> ArrayData::program_input_type() {
+  const at::Tensor& sample = impl_->sample;
+  if (!sample.defined() || sample.scalar_type() != at::kDouble) return std::nullopt;
+  return impl_->is_coarse ? at::kDouble : at::kFloat;
 }
 
 void ArrayData::predict_from(const fs::path& file) { impl_->predict_file = file; }

@@ -251,7 +251,7 @@ struct TableData::Impl {
   Samples samples_of(const TableRows& rows, const std::vector<std::int64_t>& indices) const {
     if (indices.empty()) return {};
     const at::Tensor chosen = index_tensor(indices);
-    Samples samples{.raw = rows.raw.index_select(0, chosen).to(at::kFloat)};
+    Samples samples{.raw = rows.raw.index_select(0, chosen)};
     if (rows.labels.defined()) samples.labels = rows.labels.index_select(0, chosen);
     if (!rows.ids.empty())
       for (const std::int64_t row : indices) samples.ids.push_back(rows.ids[static_cast<std::size_t>(row)]);

@@ -24,6 +24,7 @@
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
+#include "tensors/shape_text.h"
 
 namespace kindling {
 namespace {
@@ -37,10 +38,12 @@ double median_of(std::vector<double> values) {
   return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
+// The differences from a value of the column keep the digits that a sum of large numbers would lose.
 double mean_of(const std::vector<double>& values) {
+  const double origin = values.front();
   double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+  for (const double value : values) sum += value - origin;
+  return origin + sum / static_cast<double>(values.size());
 }
 
 // Returns the smallest of the most frequent values.
@@ -59,70 +62,81 @@ double most_frequent(std::vector<double> values) {
 
 struct Scale {
   double mean = 0, deviation = 0;  // with n in the denominator; exactly 0 for a constant
+  double largest = 0;              // absolute value
 };
 
 // The smallest and the largest value are compared, because the mean of a constant may be rounded.
 Scale scale_of(const std::vector<double>& values) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  if (*least == *most) return {.mean = *least};
-  Scale scale{.mean = mean_of(values)};
+  Scale scale{.mean = *least, .largest = std::max(std::abs(*least), std::abs(*most))};
+  if (*least == *most) return scale;
+  scale.mean = mean_of(values);
+  const double unit = *most - *least;  // the squares of tiny differences are 0
   double sum = 0;
-  for (const double value : values) sum += (value - scale.mean) * (value - scale.mean);
-  scale.deviation = std::sqrt(sum / static_cast<double>(values.size()));
-  if (scale.deviation < std::numeric_limits<float>::min()) scale.deviation = 0;
+  for (const double value : values) sum += std::pow((value - scale.mean) / unit, 2);
+  scale.deviation = unit * std::sqrt(sum / static_cast<double>(values.size()));
   return scale;
 }
 
-bool is_constant(const std::vector<double>& values) {
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return *least == *most;
-}
-
-// Raw inputs are float32, so that the statistics are those of the rounded values.
-std::vector<double> rounded(const std::vector<double>& values) {
-  std::vector<double> floats;
-  floats.reserve(values.size());
-  for (const double value : values) floats.push_back(static_cast<double>(static_cast<float>(value)));
-  return floats;
+// True if float32, with 24 bits and no deviation below its smallest normal number, would round the column by
+// more than 1e-3 of its deviation.
+bool needs_offset(const Scale& scale) {
+  constexpr double kMostRounding = 1e-3;
+  const double rounding = std::ldexp(scale.largest, -24);
+  return scale.deviation > 0 && (rounding > kMostRounding * scale.deviation ||
+                                 scale.deviation < static_cast<double>(std::numeric_limits<float>::min()));
 }
 
 // `place` names the column.
-void warn_if_coarse(const std::vector<double>& exact, const Scale& scale, const std::string& place) {
-  constexpr double kMostOffset = 1e5;  // float32 has 7 digits
-  const char* const remedy = "; subtract an offset from the column, such as its smallest value";
-  if (scale.deviation == 0 && !is_constant(exact))
-    log_warning(place +
-                ": the values differ by less than float32 can represent, so that the model receives a "
-                "constant" +
-                remedy);
-  else if (scale.deviation > 0 && std::abs(scale.mean) > kMostOffset * scale.deviation)
-    log_warning(place + ": float32 rounds the values coarsely, because their mean is " +
-                short_text(scale.mean, 3) + ", but their standard deviation " +
-                short_text(scale.deviation, 3) + remedy);
+void warn_of_rounding(const Scale& scale, const std::string& place) {
+  log_warning(place + ": float32 rounds the values coarsely, because the largest is " +
+              short_text(scale.largest, 3) + ", but their standard deviation " +
+              short_text(scale.deviation, 3) +
+              "; set data.normalize = true, which subtracts the mean in float64 first, or subtract an offset "
+              "from the column");
 }
 
 struct FittedNumber {
-  float fill = 0, mean = 0, deviation = 1;
+  double fill = 0, mean = 0, deviation = 1;  // after the subtraction of the offset
+  std::optional<double> offset{};
 };
 
 // Takes the values that are not missing.
-FittedNumber fit_number(const std::vector<double>& known, std::int64_t num_rows, const std::string& missing,
-                        const std::string& place) {
+FittedNumber fit_number(std::vector<double> known, std::int64_t num_rows, const std::string& missing,
+                        bool normalize, const std::string& place) {
   if (known.empty())
     throw DataError({.place = place,
                      .found = "the training rows have no value",
                      .wanted = "at least one",
                      .remedy = "omit the column from data.features"});
-  std::vector<double> values = rounded(known);
-  const auto fill = static_cast<float>(missing == "median"          ? median_of(values)
-                                       : missing == "most_frequent" ? most_frequent(values)
-                                                                    : mean_of(values));
-  values.resize(static_cast<std::size_t>(num_rows), static_cast<double>(fill));
-  const Scale scale = scale_of(values);
-  warn_if_coarse(known, scale, place);
-  return {.fill = fill,
-          .mean = static_cast<float>(scale.mean),
-          .deviation = scale.deviation > 0 ? static_cast<float>(scale.deviation) : 1};
+  const double fill = missing == "median"          ? median_of(known)
+                      : missing == "most_frequent" ? most_frequent(known)
+                                                   : mean_of(known);
+  known.resize(static_cast<std::size_t>(num_rows), fill);
+  const Scale scale = scale_of(known);
+  if (!normalize) {
+    if (needs_offset(scale)) warn_of_rounding(scale, place);
+    return {.fill = fill};
+  }
+  const double deviation = scale.deviation > 0 ? scale.deviation : 1;
+  if (!needs_offset(scale)) return {.fill = fill, .mean = scale.mean, .deviation = deviation};
+  return {.fill = fill - scale.mean, .deviation = deviation, .offset = scale.mean};
+}
+
+// The descriptions of two transforms of the same raw inputs differ only in what this leaves out.
+TableSchema without_statistics(TableSchema schema) {
+  schema.scales_in_double = true;
+  for (TableFeature& feature : schema.features) feature.offset.reset();
+  return schema;
+}
+
+// An exported program would contain a conversion to the same dtype.
+at::Tensor in_type(const at::Tensor& values, at::ScalarType type) {
+  return values.scalar_type() == type ? values : values.to(type);
+}
+
+at::ScalarType type_of_statistics(const TableSchema& schema) {
+  return schema.scales_in_double ? at::kDouble : at::kFloat;
 }
 
 }  // namespace
@@ -140,12 +154,35 @@ TableTransform::TableTransform(TableSchema schema) : schema_(std::move(schema)) 
   }
   const auto num_features = static_cast<std::int64_t>(schema_.features.size()),
              num_numbers = static_cast<std::int64_t>(numbers.size());
-  fill_ = register_buffer("fill", at::full({num_features}, kUnknownCode, at::kFloat));
+  const at::ScalarType type = type_of_statistics(schema_);
+  fill_ = register_buffer("fill", at::full({num_features}, kUnknownCode, type));
   numbers_ = register_buffer("numbers", at::tensor(numbers, at::kLong));
-  mean_ = register_buffer("mean", at::zeros({num_numbers}, at::kFloat));
-  std_ = register_buffer("std", at::ones({num_numbers}, at::kFloat));
+  mean_ = register_buffer("mean", at::zeros({num_numbers}, type));
+  std_ = register_buffer("std", at::ones({num_numbers}, type));
   code_column_ = register_buffer("code_column", at::tensor(code_columns, at::kLong));
   code_ = register_buffer("code", at::tensor(codes, at::kFloat));
+  take_offsets();
+}
+
+void TableTransform::take_offsets() {
+  std::vector<double> offsets;
+  for (const TableFeature& feature : schema_.features) offsets.push_back(feature.offset.value_or(0));
+  offset_ =
+      schema_.has_offsets() ? std::make_unique<DeviceConstant>(at::tensor(offsets, at::kDouble)) : nullptr;
+}
+
+bool TableTransform::adopt(const std::string& description) {
+  const TableSchema saved = TableSchema::parse(description, kInputTransform);
+  if (without_statistics(saved).text() != without_statistics(schema_).text()) return false;
+  for (const TableFeature& feature : schema_.features)
+    if (feature.offset && !saved.scales_in_double)
+      log_warning("column '" + one_line(feature.name) +
+                  "': float32 rounds the values coarsely, as in the saved run, which is of a former version; "
+                  "start a new run to keep their digits");
+  schema_ = saved;
+  for (at::Tensor* buffer : {&fill_, &mean_, &std_}) buffer->set_data(buffer->to(type_of_statistics(saved)));
+  take_offsets();
+  return true;
 }
 
 void TableTransform::fit(const at::Tensor& raw, const std::string& missing, bool normalize,
@@ -155,27 +192,27 @@ void TableTransform::fit(const at::Tensor& raw, const std::string& missing, bool
   const std::int64_t rows = raw.size(0);
   std::size_t number = 0;
   for (std::size_t i = 0; i < schema_.features.size(); ++i) {
-    const TableFeature& feature = schema_.features[i];
+    TableFeature& feature = schema_.features[i];
     const std::string column = place + ", column '" + one_line(feature.name) + "'";
     const double* const begin = columns.const_data_ptr<double>() + static_cast<std::int64_t>(i) * rows;
     std::vector<double> known;
     std::copy_if(begin, begin + rows, std::back_inserter(known),
                  [](double value) { return !std::isnan(value); });
     if (feature.kind == ColumnKind::number) {
-      const FittedNumber fitted = fit_number(known, rows, missing, column);
-      fill_.mutable_data_ptr<float>()[i] = fitted.fill;
-      if (normalize) {
-        mean_.mutable_data_ptr<float>()[number] = fitted.mean;
-        std_.mutable_data_ptr<float>()[number] = fitted.deviation;
-      }
+      const FittedNumber fitted = fit_number(known, rows, missing, normalize, column);
+      feature.offset = fitted.offset;
+      fill_.mutable_data_ptr<double>()[i] = fitted.fill;
+      mean_.mutable_data_ptr<double>()[number] = fitted.mean;
+      std_.mutable_data_ptr<double>()[number] = fitted.deviation;
       ++number;
     } else if (known.empty()) {
       log_warning(column +
                   ": the training rows have no value, so that the model does not receive the column");
     } else if (missing == "most_frequent") {
-      fill_.mutable_data_ptr<float>()[i] = static_cast<float>(most_frequent(known));
+      fill_.mutable_data_ptr<double>()[i] = most_frequent(known);
     }
   }
+  take_offsets();
   if (schema_.num_encoded() == 0)
     throw DataError({.place = place,
                      .found = "the training rows have no value in any column that the model reads",
@@ -183,13 +220,31 @@ void TableTransform::fit(const at::Tensor& raw, const std::string& missing, bool
 }
 
 at::Tensor TableTransform::forward(const at::Tensor& raw) {
-  const at::Tensor filled = at::where(at::isnan(raw), fill_, raw);
+  if (offset_ && raw.is_floating_point() && raw.scalar_type() != at::kDouble) refuse_rounded(raw);
+  const bool is_float = !schema_.scales_in_double || raw.scalar_type() == at::kFloat;
+  const at::ScalarType type = is_float ? at::kFloat : at::kDouble;
+  at::Tensor rows = in_type(raw, type);
+  if (offset_) rows = at::sub(rows, offset_->like(rows));
+  const at::Tensor filled = at::where(at::isnan(rows), in_type(fill_, type), rows);
   std::vector<at::Tensor> parts;
-  if (numbers_.size(0) > 0)
-    parts.push_back(at::div(at::sub(at::index_select(filled, 1, numbers_), mean_), std_));
+  if (numbers_.size(0) > 0) {
+    const at::Tensor numbers = at::index_select(filled, 1, numbers_);
+    parts.push_back(
+        in_type(at::div(at::sub(numbers, in_type(mean_, type)), in_type(std_, type)), at::kFloat));
+  }
   if (code_.size(0) > 0)
-    parts.push_back(at::eq(at::index_select(filled, 1, code_column_), code_).to(at::kFloat));
+    parts.push_back(at::eq(at::index_select(filled, 1, code_column_), in_type(code_, type)).to(at::kFloat));
   return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+}
+
+void TableTransform::refuse_rounded(const at::Tensor& raw) const {
+  const auto feature =
+      std::ranges::find_if(schema_.features, [](const auto& f) { return f.offset.has_value(); });
+  throw DataError({.place = std::string(kInputTransform) + ", column '" + one_line(feature->name) + "'",
+                   .found = "the rows are " + type_text(raw) + ", which rounds the values around " +
+                            number_text(*feature->offset) + " coarsely",
+                   .wanted = "float64 rows",
+                   .remedy = "read them as float64; rows that were float32 before have lost their digits"});
 }
 
 void TableTransform::follow(const at::Tensor& raw) {

@@ -111,6 +111,8 @@ std::int64_t TransformedData::num_random_numbers(Stage stage) const {
 
 std::shared_ptr<InputTransform> TransformedData::input_transform() { return data_->input_transform(); }
 
+std::optional<at::ScalarType> TransformedData::program_input_type() { return data_->program_input_type(); }
+
 void TransformedData::restore_input_transform(const std::string& description) {
   data_->restore_input_transform(description);
 }

@@ -1,16 +1,18 @@
 #include "kindling/formats/table_schema.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/joined.h"
 #include "formats/json_view.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
+#include "kindling/base/number_text.h"
 
 namespace kindling {
 namespace {
 
-constexpr std::int64_t kSchemaVersion = 1;
+constexpr std::int64_t kFloat32Version = 1, kSchemaVersion = 2;
 
 std::string json_list(const std::vector<std::string>& texts) {
   return "[" + joined(texts, ",", [](const std::string& text) { return json_string(text); }) + "]";
@@ -27,6 +29,7 @@ std::string feature_text(const TableFeature& feature) {
       "{\"name\":" + json_string(feature.name) + ",\"kind\":" + (is_number ? "\"number\"" : "\"category\"");
   if (!is_number) text += ",\"categories\":" + json_list(feature.categories);
   if (feature.is_declared) text += ",\"declared\":true";
+  if (feature.offset) text += ",\"offset\":" + number_text(*feature.offset);
   return text + "}";
 }
 
@@ -46,7 +49,7 @@ std::string text_in(const JsonView& object, const char* key) {
   return object.has(key) ? object[key].text() : std::string();
 }
 
-TableFeature feature_of(const JsonView& view) {
+TableFeature feature_of(const JsonView& view, std::int64_t version) {
   const std::string kind = view["kind"].text();
   if (kind != "number" && kind != "category") view["kind"].refuse("'" + kind + "'", "number or category");
   TableFeature feature{.name = view["name"].text(),
@@ -57,13 +60,19 @@ TableFeature feature_of(const JsonView& view) {
       view["categories"].refuse("the texts are not sorted", "texts that are sorted bytewise");
   }
   feature.is_declared = view.has("declared") && view["declared"].boolean();
+  if (!view.has("offset")) return feature;
+  if (feature.kind != ColumnKind::number || version == kFloat32Version)
+    view["offset"].refuse("an offset", "an offset of a column of numbers, in a description of version 2");
+  feature.offset = view["offset"].number();
+  if (!std::isfinite(*feature.offset)) view["offset"].refuse("it is not finite", "a finite number");
   return feature;
 }
 
 }  // namespace
 
 std::string TableSchema::text() const {
-  std::string text = "{\"version\":" + std::to_string(kSchemaVersion) + ",\"features\":[" +
+  const std::int64_t version = scales_in_double ? kSchemaVersion : kFloat32Version;
+  std::string text = "{\"version\":" + std::to_string(version) + ",\"features\":[" +
                      joined(features, ",", feature_text) + "]";
   if (!targets.empty()) text += ",\"targets\":" + json_list(targets);
   if (!label.empty()) text += ",\"label\":" + json_string(label) + ",\"classes\":" + json_list(classes);
@@ -74,16 +83,17 @@ std::string TableSchema::text() const {
 TableSchema TableSchema::parse(const std::string& text, const std::string& place) {
   const nlohmann::json document = parse_json(text, place);
   const JsonView view(document, place);
-  if (const std::int64_t version = view["version"].integer(); version != kSchemaVersion)
-    view["version"].refuse(std::to_string(version), std::to_string(kSchemaVersion),
-                           "use the version of Kindling that wrote it");
+  const std::int64_t version = view["version"].integer();
+  if (version != kSchemaVersion && version != kFloat32Version)
+    view["version"].refuse(std::to_string(version), "1 or 2", "use the version of Kindling that wrote it");
   TableSchema schema{.targets = texts_in(view, "targets"),
                      .label = text_in(view, "label"),
                      .classes = texts_in(view, "classes"),
-                     .id = text_in(view, "id")};
+                     .id = text_in(view, "id"),
+                     .scales_in_double = version == kSchemaVersion};
   std::vector<std::string> names;
   for (const JsonView& feature : view["features"].items()) {
-    schema.features.push_back(feature_of(feature));
+    schema.features.push_back(feature_of(feature, version));
     names.push_back(schema.features.back().name);
   }
   if (names.empty()) view["features"].refuse("an empty list", "at least one column");
@@ -96,6 +106,11 @@ std::size_t TableSchema::num_encoded() const {
   for (const TableFeature& feature : features)
     count += feature.kind == ColumnKind::number ? 1 : feature.categories.size();
   return count;
+}
+
+bool TableSchema::has_offsets() const {
+  return std::ranges::any_of(features,
+                             [](const TableFeature& feature) { return feature.offset.has_value(); });
 }
 
 TableOptions TableSchema::table_options() const {

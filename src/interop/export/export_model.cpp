@@ -1,3 +1,4 @@
+#include <ATen/ops/_assert_tensor_metadata.h>
 #include <torch/nn/module.h>
 
 #include <utility>
@@ -50,6 +51,17 @@ void check_class_names(const at::Tensor& outputs, std::size_t num_names, const E
                      .remedy = "the metadata \"class_names\" (ExportOptions::metadata) replaces the names"});
 }
 
+// Loaders may return rows with more digits than the program needs.
+Batch with_input_type(Batch example, std::optional<at::ScalarType> type) {
+  if (type) example.tensors()[0] = example[0].to(*type);
+  return example;
+}
+
+// Makes the program refuse inputs of fewer digits than it needs, which PyTorch would otherwise convert.
+void assert_digits(const Batch& batch, std::optional<at::ScalarType> type) {
+  if (type == at::kDouble) at::_assert_tensor_metadata(batch[0], std::nullopt, std::nullopt, at::kDouble);
+}
+
 // `prepare` makes the model's inputs from a batch.
 template <class Prepare>
 void export_prepared(Module& model, const Prepare& prepare, const Batch& example,
@@ -80,19 +92,23 @@ std::string json_list(const std::vector<std::string>& texts) {
 
 void export_program(Module& model, const Batch& example, const ExportOptions& options) {
   const auto transform = options.input_transform ? input_transform_of(model) : nullptr;
+  const auto type = transform ? transform->program_input_type() : std::nullopt;
   const auto prepare = [&](Batch batch) {
+    assert_digits(batch, type);
     if (transform) batch.tensors()[0] = transform->forward(batch.tensors()[0]);
     return batch;
   };
-  export_prepared(model, prepare, example, options);
+  export_prepared(model, prepare, with_input_type(example, type), options);
 }
 
 void export_program(Module& model, DataModule& data, const ExportOptions& options) {
   data.prepare();
   if (data.num_random_numbers(Stage::val) > 0)
     refuse_data(options, "they are random", "deterministic transforms for validation and prediction");
-  const Batch example = first_raw_batch(data);
+  const auto type = data.program_input_type();
+  const Batch example = with_input_type(first_raw_batch(data), type);
   const auto prepare = [&](Batch batch) {
+    assert_digits(batch, type);
     return data.on_after_batch_transfer(std::move(batch), Stage::predict);
   };
   // Transforms copy their constants when they are first used, which must not happen in a recording.

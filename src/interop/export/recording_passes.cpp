@@ -106,6 +106,11 @@ class LinearLayers {
   std::map<std::string, std::string> transposed_;
 };
 
+// True for a call that makes the program refuse other inputs, and returns nothing.
+bool is_assertion(const RecordedCall& call) {
+  return call.op.schema().name() == "aten::_assert_tensor_metadata";
+}
+
 // Walks backwards and tracks which values later calls need.
 class Need {
  public:
@@ -121,6 +126,7 @@ class Need {
   bool has(const std::string& value) const { return values_.contains(value); }
 
   bool has(const RecordedCall& call) const {
+    if (is_assertion(call)) return true;
     bool is_needed =
         std::ranges::any_of(call.writes, [this](const void* storage) { return storages_.contains(storage); });
     for (const ProgramArgument& output : call.node.outputs)

@@ -54,15 +54,32 @@ std::string text_of_input(const at::Tensor& tensor) {
   return std::string(c10::toString(tensor.scalar_type())) + " [" + text + "]";
 }
 
-// Any floating-point dtype is accepted for another, because precisions convert inputs and weights alike.
-bool is_type_for(const at::Tensor& tensor, ProgramType wanted) {
+// Returns true if the program has parameters, none of which is float64.
+bool has_narrow_weights(const ExportedProgram& program) {
+  bool has_parameters = false;
+  for (const ProgramInput& input : program.inputs) {
+    const auto* name = std::get_if<TensorName>(&input.argument.value);
+    if (input.kind != ProgramInput::Kind::parameter || name == nullptr) continue;
+    const auto tensor = program.tensors.find(name->name);
+    if (tensor != program.tensors.end() && scalar_type_of(tensor->second.type) == at::kDouble) return false;
+    has_parameters = true;
+  }
+  return has_parameters;
+}
+
+// Any floating-point dtype is accepted for another, because precisions convert inputs and weights alike. But
+// a program that takes float64 with weights of fewer bits needs the digits.
+bool is_type_for(const at::Tensor& tensor, ProgramType wanted, bool weights_are_narrow) {
   const at::ScalarType type = scalar_type_of(wanted);
-  return tensor.scalar_type() == type || (at::isFloatingType(type) && tensor.is_floating_point());
+  if (tensor.scalar_type() == type) return true;
+  if (type == at::kDouble && weights_are_narrow) return false;
+  return at::isFloatingType(type) && tensor.is_floating_point();
 }
 
 }  // namespace
 
-ProgramInputs::ProgramInputs(const ExportedProgram& program) : ranges_(program.ranges) {
+ProgramInputs::ProgramInputs(const ExportedProgram& program)
+    : ranges_(program.ranges), has_narrow_weights_(has_narrow_weights(program)) {
   for (const ProgramInput& input : program.inputs) {
     if (std::holds_alternative<NumberName>(input.argument.value))
       throw CheckpointError({.place = "the program's inputs",
@@ -92,7 +109,7 @@ void ProgramInputs::check(std::span<const at::Tensor> inputs) const {
                        .wanted = shape_text_of(wanted) + ", as it was exported",
                        .remedy = remedy});
     };
-    if (!is_type_for(given, wanted.type))
+    if (!is_type_for(given, wanted.type, has_narrow_weights_))
       refuse("convert it to the dtype that the program was exported with");
     if (static_cast<std::size_t>(given.dim()) != wanted.sizes.size()) refuse("");
     for (std::size_t d = 0; d < wanted.sizes.size(); ++d) {

@@ -33,6 +33,7 @@ class ProgramInputs {
  private:
   std::vector<Input> inputs_{};
   std::map<std::string, std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>>> ranges_;
+  bool has_narrow_weights_ = false;
 };
 
 }  // namespace kindling

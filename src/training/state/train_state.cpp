@@ -103,7 +103,7 @@ void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& cal
 }
 
 void load_model(Module& model, const StateDict& state) {
-  require_same_transform(model, state, "the saved model");
+  adopt_saved_transform(model, state, "the saved model");
   load_weights_of(model, state);
   if (!model.frozen_layers().empty()) model.unfreeze(model);
   for (const auto& item : model.named_modules())

@@ -1,5 +1,6 @@
 """table_programs.py FOLDER RUN: runs FOLDER/houses.pt2 and FOLDER/houses.onnx on the raw rows of FOLDER/new.csv, and compares them with the
-predictions in FOLDER/new.jsonl. Without arguments, only imports what it needs."""
+predictions in FOLDER/new.jsonl. If a column of the run has an offset, the programs must take float64 rows only. Without arguments, only
+imports what it needs."""
 import csv
 import json
 import pathlib
@@ -33,7 +34,18 @@ def raw_rows(run, table):
     features = json.loads(metadata(f"{run}/weights.safetensors")["input_transform"])["features"]
     with open(table, newline="") as file:
         rows = [[raw_value(feature, row[feature["name"]]) for feature in features] for row in csv.DictReader(file)]
-    return numpy.array(rows, dtype=numpy.float32)
+    has_offsets = any("offset" in feature for feature in features)
+    return numpy.array(rows, dtype=numpy.float64 if has_offsets else numpy.float32)
+
+
+def require_refusal(run):
+    """Rows that are float32 lack the digits, and must not be predicted."""
+    try:
+        run()
+    except Exception as error:
+        assert "double" in str(error).lower() or "float64" in str(error), error
+        return
+    raise AssertionError("the program takes float32 rows")
 
 
 def differences(program, onnx, raw, predictions):
@@ -43,6 +55,9 @@ def differences(program, onnx, raw, predictions):
     outputs = {"pt2": torch.export.load(program).module()(torch.from_numpy(raw)).detach().numpy(),
                "onnx": session.run(None, {session.get_inputs()[0].name: raw})[0]}
     assert all(numpy.isfinite(values).all() for values in outputs.values())
+    if raw.dtype == numpy.float64:
+        require_refusal(lambda: torch.export.load(program).module()(torch.from_numpy(raw.astype(numpy.float32))))
+        require_refusal(lambda: session.run(None, {session.get_inputs()[0].name: raw.astype(numpy.float32)}))
     return {name: float(numpy.abs(values - predicted).max()) for name, values in outputs.items()}
 
 

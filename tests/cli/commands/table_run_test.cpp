@@ -1,14 +1,17 @@
 // A run on a table, from the config to predictions of another file and exported programs.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/commands/program_run.h"
 #include "cli/run/same_run.h"
+#include "kindling/base/number_text.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
 
@@ -71,7 +74,7 @@ TEST_F(TableRun, SavesTheTransformWithTheModel) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   const StateDict weights = load_safetensors(run() / "weights.safetensors");
   EXPECT_EQ(weights.metadata.at("input_transform"),
-            R"({"version":1,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
+            R"({"version":2,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
             R"("categories":["","Bern, new","Bern, old","Chur"],"declared":true},{"name":"garden",)"
             R"("kind":"category","categories":["no","yes"]},{"name":"age","kind":"number"}],)"
             R"("targets":["price"],"id":"row"})");
@@ -472,6 +475,93 @@ TEST_F(TableRun, ExportsProgramsThatTakeRawRows) {
       run_program({"predict", run().string() + ":last", in("new.csv"), "--out", in("new.jsonl"), "--quiet"});
   ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
   EXPECT_EQ(std::system((script + " " + scratch_.folder().string() + " " + run().string()).c_str()), 0);
+}
+
+// A column with more digits than float32 holds is the only one that tells the price, y = sin(2π t) over the
+// range of the column. Its variance is 0.5.
+class FineTable : public TableRun {
+ protected:
+  void write(double first, double step) {
+    std::string text = "row,city,time,price\n", rows = "row,city,time\n";
+    for (int i = 0; i < 400; ++i) {
+      const int at = i * 147 % 400;  // another order
+      const std::string row = "r" + std::to_string(i) + "," + (i % 3 == 0 ? "Bern" : "Chur") + "," +
+                              number_text(first + step * at);
+      text += row + "," + number_text(std::sin(at * std::numbers::pi / 200)) + "\n";
+      rows += row + "\n";
+    }
+    write_text(scratch_ / "houses.csv", text);
+    write_text(scratch_ / "new.csv", rows + "missing,Chur,NA\nunknown,Zug," + number_text(first) + "\n");
+  }
+  ProgramRun fit_fine(const std::string& runs, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"data.features=['city', 'time']", "model.hidden=[32, 32]",
+                               "optimizer.name=adam", "optimizer.lr=0.01", "trainer.max_epochs=60"});
+    return fit(runs, more);
+  }
+};
+
+TEST_F(FineTable, LearnsFromColumnsThatFloat32WouldRound) {
+  const fs::path tests = fs::path(KINDLING_CONFIGS).parent_path() / "tests/cli/commands";
+  const std::string script = KINDLING_VENV_PYTHON " " + (tests / "table_programs.py").string();
+  const bool has_python = KINDLING_HAS_INTEROP && std::system((script + " >/dev/null 2>&1").c_str()) == 0;
+  struct Column {
+    const char* name;
+    double first = 0, step = 1;
+  };
+  // Seconds and milliseconds of Unix time, a northing in metres, an air pressure in pascals.
+  for (const auto& [name, first, step] : {Column{"unix", 1.7e9, 1.5}, Column{"ms", 1.7e12, 1.5},
+                                          Column{"utm", 5300000.12, 0.25}, Column{"pascal", 101320, 0.025}}) {
+    write(first, step);
+    const ProgramRun fitted = fit_fine(name);
+    ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+    EXPECT_EQ(fitted.err.find("warning"), std::string::npos) << fitted.err;
+    const std::string trained = run(name).string() + ":last";
+    EXPECT_LT(records_of(run(name)).back()["val_loss"], 0.005) << name;  // 1 % of the variance
+    const ProgramRun validated = run_program({"validate", trained, "--quiet"});
+    EXPECT_NE(validated.out.find("val_loss " + number_text(records_of(run(name)).back()["val_loss"])),
+              std::string::npos)
+        << validated.out << validated.err;
+    if (!has_python || first > 1e12) continue;  // Python takes seconds to start
+    for (const char* file : {"houses.pt2", "houses.onnx"}) {
+      const ProgramRun exported = run_program({"export", trained, scratch_ / file});
+      ASSERT_EQ(exported.exit_code, 0) << exported.err;
+      EXPECT_NE(exported.out.find("its inputs are float64"), std::string::npos) << exported.out;
+    }
+    const ProgramRun predicted = run_program(
+        {"predict", trained, scratch_ / "new.csv", "--out", (scratch_ / "new.jsonl").string(), "--quiet"});
+    ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+    EXPECT_EQ(std::system((script + " " + scratch_.folder().string() + " " + run(name).string()).c_str()), 0)
+        << name;
+  }
+}
+
+TEST_F(FineTable, ResumesBitIdentically) {
+  write(1.7e9, 1.5);
+  ASSERT_EQ(fit_fine("straight", {"trainer.max_steps=20"}).exit_code, 0);
+  ASSERT_EQ(
+      fit_fine("stopped", {"trainer.max_steps=20", "checkpoint.every_n_steps=7", "checkpoint.keep_last=20"})
+          .exit_code,
+      0);
+  fs::remove(run("stopped") / "weights.safetensors");
+  const fs::path middle = run("stopped") / "checkpoints/step-00000007.safetensors";
+  const ProgramRun resumed = run_program({"fit", "--resume", middle.string(), "--progress=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(text_of(run("stopped") / "weights.safetensors") ==
+              text_of(run("straight") / "weights.safetensors"));
+}
+
+// The offsets are in the description, which a file for Python lacks.
+TEST_F(FineTable, RefusesWeightsWithoutTheirOffsets) {
+  write(1.7e9, 1.5);
+  ASSERT_EQ(fit_fine("runs", {"trainer.max_steps=3"}).exit_code, 0);
+  const std::string converted = (scratch_ / "weights.pt").string();
+  ASSERT_EQ(run_program({"export", run().string() + ":last", converted}).exit_code, 0);
+  const ProgramRun predicted = run_program({"predict", run().string(), "--weights", converted});
+  EXPECT_EQ(predicted.exit_code, 1);
+  EXPECT_EQ(without_folder(predicted.err),
+            "weights.pt: it lacks the description of the columns, which has the offsets that are subtracted "
+            "from numbers too large for float32; expected: a file with the description; use the run or its "
+            "weights.safetensors\n");
 }
 
 // The table of category codes is empty then.

@@ -20,7 +20,7 @@ const TableSchema kHouses{
     .id = "row"};
 
 constexpr const char* kHousesText =
-    R"({"version":1,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
+    R"({"version":2,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
     R"("categories":["","Bern, \"old\""],"declared":true},{"name":"heating","kind":"category",)"
     R"("categories":["gas"]}],"targets":["price","rent"],"id":"row"})";
 
@@ -29,13 +29,35 @@ TEST(TableSchema, IsWrittenAsJson) {
   const TableSchema flowers{
       .features = {{.name = "length"}}, .label = "species", .classes = {"setosa", "virginica"}};
   EXPECT_EQ(flowers.text(),
-            R"({"version":1,"features":[{"name":"length","kind":"number"}],"label":"species",)"
+            R"({"version":2,"features":[{"name":"length","kind":"number"}],"label":"species",)"
             R"("classes":["setosa","virginica"]})");
 }
 
 TEST(TableSchema, IsReadBack) {
   EXPECT_EQ(TableSchema::parse(kHousesText, "file").text(), kHousesText);
   EXPECT_EQ(TableSchema::parse(kHousesText, "file").num_encoded(), 4U);
+}
+
+TEST(TableSchema, KeepsEveryDigitOfAnOffset) {
+  const double offset = 1700000299.123456;
+  const TableSchema times{.features = {{.name = "time", .offset = offset}, {.name = "x"}}, .targets = {"y"}};
+  EXPECT_EQ(times.text(),
+            R"({"version":2,"features":[{"name":"time","kind":"number","offset":1700000299.123456},)"
+            R"({"name":"x","kind":"number"}],"targets":["y"]})");
+  const TableSchema read = TableSchema::parse(times.text(), "file");
+  EXPECT_EQ(read.features[0].offset, offset);
+  EXPECT_FALSE(read.features[1].offset.has_value());
+  EXPECT_TRUE(read.has_offsets());
+  EXPECT_FALSE(kHouses.has_offsets());
+}
+
+// The numbers of such models were rounded to float32 before they were scaled.
+TEST(TableSchema, RemembersADescriptionOfVersionOne) {
+  constexpr const char* kText = R"({"version":1,"features":[{"name":"x","kind":"number"}],"targets":["y"]})";
+  const TableSchema read = TableSchema::parse(kText, "file");
+  EXPECT_FALSE(read.scales_in_double);
+  EXPECT_EQ(read.text(), kText);
+  EXPECT_TRUE(TableSchema::parse(kHousesText, "file").scales_in_double);
 }
 
 TEST(TableSchema, ReadsItsColumnsOnlyAndInTheirKinds) {
@@ -59,8 +81,16 @@ std::string message(const std::string& text) {
 }
 
 TEST(TableSchema, RefusesOtherTexts) {
-  EXPECT_EQ(message(R"({"version":2})"),
-            "file.version: 2; expected: 1; use the version of Kindling that wrote it");
+  EXPECT_EQ(message(R"({"version":3})"),
+            "file.version: 3; expected: 1 or 2; use the version of Kindling that wrote it");
+  const std::string offset = "; expected: an offset of a column of numbers, in a description of version 2";
+  EXPECT_EQ(message(R"({"version":1,"features":[{"name":"a","kind":"number","offset":1}]})"),
+            "file.features[0].offset: an offset" + offset);
+  EXPECT_EQ(
+      message(R"({"version":2,"features":[{"name":"a","kind":"category","categories":["x"],"offset":1}]})"),
+      "file.features[0].offset: an offset" + offset);
+  EXPECT_EQ(message(R"({"version":2,"features":[{"name":"a","kind":"number","offset":"NaN"}]})"),
+            "file.features[0].offset: it is not finite; expected: a finite number");
   EXPECT_EQ(message(R"({"version":1,"features":[]})"),
             "file.features: an empty list; expected: at least one column");
   EXPECT_EQ(message(R"({"version":1,"features":[{"name":"a","kind":"date"}]})"),

@@ -9,14 +9,17 @@
 #include "formats/pt2/pt2_file.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/data/array_data.h"
 #include "kindling/data/crop_transforms.h"
 #include "kindling/data/digits.h"
 #include "kindling/data/image_transforms.h"
 #include "kindling/data/transformed_data.h"
 #include "kindling/interop/export_program.h"
 #include "kindling/interop/exported_module.h"
+#include "kindling/models/mlp_regressor.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/nn/evaluation_guard.h"
+#include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
@@ -70,6 +73,36 @@ TEST(ExportTransforms, TakesRawImagesAndReturnsTheValues) {
     EXPECT_TRUE(found.equal(wanted)) << static_cast<int>(values);
     const at::Tensor first = program.forward(raw[0].narrow(0, 0, 1)).detach();
     EXPECT_TRUE(first.allclose(wanted.narrow(0, 0, 1), 0, 1e-6)) << static_cast<int>(values);
+  }
+}
+
+// Arrays of float64 keep the digits of inputs such as Unix time; others become float32 as before.
+TEST(ExportTransforms, TakesFloat64OnlyIfFloat32LacksDigits) {
+  const Scratch scratch;
+  const at::Tensor steps = at::arange(600, at::kDouble).unsqueeze(1);
+  for (const double first : {0.0, 1.7e9}) {
+    save_safetensors({.tensors = {{"x", steps + first}, {"y", steps}}, .metadata = {}},
+                     scratch / "a.safetensors");
+    ArrayData data({.file = scratch / "a.safetensors", .normalize = {{first + 299.5, 173.2}}},
+                   {.shuffle = false});
+    data.prepare();
+    MlpRegressor model({.hidden = {4}});
+    const Batch raw = *data.train_dataloader()->begin();
+    ASSERT_EQ(raw[0].scalar_type(), at::kDouble);
+    const Batch batch = data.on_after_batch_transfer(raw, Stage::predict);
+    model.apply_init(batch);
+    export_program(model, data, {.path = scratch / "a.pt2"});
+    ExportedModule program({.file = scratch / "a.pt2"});
+    const bool is_coarse = first > 0;
+    const at::Tensor rounded = raw[0].to(at::kFloat);
+    const at::Tensor found = program.forward(is_coarse ? raw[0] : rounded);
+    // float32 holds the steps exactly; outputs are around 1.
+    EXPECT_TRUE(close(found, model.forward_inputs(batch), 1e-6));
+    if (!is_coarse) continue;
+    const std::string text = error_text<DataError>([&] { program.forward(rounded); });
+    EXPECT_NE(text.find("of the exported program: it is Float [64, 1]; expected: Double ["),
+              std::string::npos)
+        << text;
   }
 }
 

@@ -64,13 +64,47 @@ TEST_P(FitOfATable, RegistersTheTransformOfTheData) {
   EXPECT_TRUE(same(trainer.predict(loaded, again), trainer.predict(trained, data)));
 }
 
-TEST_P(FitOfATable, KeepsTheTransformInFloat32) {
+TEST_P(FitOfATable, KeepsTheTransformInFloat64) {
   TableData data(options(), {.batch_size = 8});
   Trainer trainer(trainer_options("bf16-true"));
   const auto trained = model();
   trainer.fit(trained, data);
   EXPECT_EQ(trained->parameters().front().scalar_type(), at::kBFloat16);
-  EXPECT_EQ(state_dict(*trained).find("input_transform.mean")->scalar_type(), at::kFloat);
+  EXPECT_EQ(state_dict(*trained).find("input_transform.mean")->scalar_type(), at::kDouble);
+}
+
+// The file of the data has other rows now, and a run of a former version has float32 statistics.
+TEST_P(FitOfATable, ContinuesWithTheSavedStatistics) {
+  const auto data_from = [&](double first) {
+    const std::string file = scratch_ / "times.csv";
+    std::ofstream out(file);
+    out << "time,y\n";
+    for (int i = 0; i < 40; ++i) out << std::to_string(first + i) << "," << i % 7 << "\n";
+    out.close();
+    return TableData({.file = file, .target = {"y"}}, {.batch_size = 8});
+  };
+  for (const bool is_former : {false, true}) {
+    TableData data = data_from(1.7e9);
+    data.prepare();
+    if (is_former) {
+      TableSchema former = data.schema();
+      former.scales_in_double = false;
+      former.features[0].offset.reset();
+      ASSERT_TRUE(data.input_transform()->adopt(former.text()));
+    }
+    Trainer trainer(trainer_options());
+    trainer.fit(model(), data);
+    const StateDict state = trainer.state_dict();
+    TableData later = data_from(1.8e9);
+    trainer.prepare_data(later);
+    const auto resumed = model();
+    trainer.prepare_model(resumed);
+    trainer.load_state_dict(state);
+    EXPECT_EQ(later.schema().text(), data.schema().text());
+    const at::Tensor mean = *state_dict(*resumed).find("input_transform.mean");
+    EXPECT_EQ(mean.scalar_type(), is_former ? at::kFloat : at::kDouble);
+    EXPECT_TRUE(same(mean.cpu(), state_dict(*data.input_transform()).find("mean")->cpu()));
+  }
 }
 
 TEST_P(FitOfATable, HasASummaryOfTheModelsLayersOnly) {
