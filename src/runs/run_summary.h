@@ -25,6 +25,9 @@ struct DataSummary {
   // before the data module transforms batches. Empty unless all are tensors in memory (TensorDataset) of at
   // most kMaxChecksumBytes together.
   std::string checksum{};
+  // The checksum with float64 rounded to float32, as former versions loaded it; empty: without float64. Not
+  // saved.
+  std::string float32_checksum{};
 };
 
 // Returns how data differs from that of a run's start, such as "96 training samples before and 100 now";

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
@@ -39,6 +40,8 @@ std::optional<std::int64_t> size_of(const Loader& loader) {
   return loader && !loader->is_endless() ? std::optional(loader->dataset().size()) : std::nullopt;
 }
 
+enum class ChecksumOf : std::uint8_t { values, float32_values };
+
 // False for a tensor without plain bytes, such as a sparse one.
 bool add_tensor(const at::Tensor& tensor, Checksum& sum) {
   if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() || tensor.is_quantized()) return false;
@@ -51,22 +54,28 @@ bool add_tensor(const at::Tensor& tensor, Checksum& sum) {
 }
 
 // In the order of `sets`; empty: see DataSummary.
-std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes) {
+std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes, ChecksumOf what) {
   std::vector<const TensorDataset*> all;
   std::int64_t bytes = 0;
+  bool has_doubles = false;
   for (const Loader& set : sets) {
     if (!set) continue;
     all.push_back(dynamic_cast<const TensorDataset*>(&set->dataset()));
     if (all.back() == nullptr) return {};
-    for (const at::Tensor& tensor : all.back()->tensors())
+    for (const at::Tensor& tensor : all.back()->tensors()) {
       bytes += tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+      has_doubles = has_doubles || tensor.scalar_type() == at::kDouble;
+    }
   }
-  if (all.empty() || bytes > max_bytes) return {};
+  const bool is_rounded = what == ChecksumOf::float32_values;
+  if (all.empty() || bytes > max_bytes || (is_rounded && !has_doubles)) return {};
   Checksum sum;
   for (const TensorDataset* set : all) {
     sum.update(std::to_string(set->tensors().size()) + ":");
     for (const at::Tensor& tensor : set->tensors())
-      if (!add_tensor(tensor, sum)) return {};
+      if (!add_tensor(is_rounded && tensor.scalar_type() == at::kDouble ? tensor.to(at::kFloat) : tensor,
+                      sum))
+        return {};
   }
   return sum.hex();
 }
@@ -88,7 +97,8 @@ DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_chec
           .more_val = std::move(more_val),
           .class_names = texts_or_none(data, &DataModule::class_names),
           .skipped = texts_or_none(data, &DataModule::skipped_samples),
-          .checksum = checksum_of(sets, max_checksum_bytes)};
+          .checksum = checksum_of(sets, max_checksum_bytes, ChecksumOf::values),
+          .float32_checksum = checksum_of(sets, max_checksum_bytes, ChecksumOf::float32_values)};
 }
 
 }  // namespace kindling

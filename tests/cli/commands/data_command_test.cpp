@@ -66,9 +66,9 @@ TEST(DataCheck, ReadsTheDataOfAConfigWithoutAModel) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(run.out,
             "set     samples   batches   tensor   dtype     shape   min   max     mean   missing\n"
-            "train         4         1        0   float32   [1]       1     4   2.3333         1\n"
+            "train         4         1        0   float64   [1]       1     4   2.3333         1\n"
             "                                 1   int64     []        0     1      0.5         0\n"
-            "val           1         1        0   float32   [1]       5     5        5         0\n"
+            "val           1         1        0   float64   [1]       5     5        5         0\n"
             "                                 1   int64     []        2     2        2         0\n"
             "\n"
             "set     column   kind     min   max     mean   missing\n"

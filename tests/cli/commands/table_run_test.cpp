@@ -521,7 +521,7 @@ TEST_F(FineTable, LearnsFromColumnsThatFloat32WouldRound) {
     EXPECT_NE(validated.out.find("val_loss " + number_text(records_of(run(name)).back()["val_loss"])),
               std::string::npos)
         << validated.out << validated.err;
-    if (!has_python || first > 1e12) continue;  // Python takes seconds to start
+    if (!has_python || name != std::string("unix")) continue;  // Python takes seconds to start
     for (const char* file : {"houses.pt2", "houses.onnx"}) {
       const ProgramRun exported = run_program({"export", trained, scratch_ / file});
       ASSERT_EQ(exported.exit_code, 0) << exported.err;

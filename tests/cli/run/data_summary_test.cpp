@@ -75,6 +75,22 @@ TEST(DataSummary, HasAChecksumOfTypesSizesAndBytes) {
   EXPECT_NE(checksum(loader_of({numbers, numbers})), checksum(loader_of({numbers}), loader_of({numbers})));
 }
 
+// Former versions rounded tables and arrays when they loaded them.
+TEST(DataSummary, IsTheSameAsThatOfAFormerVersion) {
+  const auto summary = [](const at::Tensor& x) {
+    Sets data;
+    data.train = loader_of({x, at::ones({3})});
+    return summary_of(data, "");
+  };
+  const at::Tensor x = at::arange(6, at::kDouble).view({3, 2}) / 7;
+  const DataSummary former = summary(x.to(at::kFloat)), now = summary(x), other = summary(x + 1e-12);
+  EXPECT_EQ(difference_of(former, now), "");
+  EXPECT_EQ(difference_of(now, now), "");
+  EXPECT_EQ(difference_of(now, other), "the same number of samples with other values");
+  EXPECT_EQ(difference_of(former, summary(x + 1)), "the same number of samples with other values");
+  EXPECT_EQ(former.float32_checksum, "");
+}
+
 TEST(DataSummary, HasNoChecksumOfLargeOrComputedData) {
   Sets data;
   data.train = loader_of({at::ones({4, 2}), at::ones({4})});
