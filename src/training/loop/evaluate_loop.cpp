@@ -1,8 +1,12 @@
 #include "training/loop/evaluate_loop.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "device/libtorch_errors.h"
 #include "kindling/tensors/move.h"
@@ -41,16 +45,57 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
   return true;
 }
 
+namespace {
+
+// The outputs of all batches in one tensor. A tensor per batch would keep the memory before it from being
+// used again for the next batch, which needs a little more than was freed: large batches would add up.
+class CollectedOutputs {
+ public:
+  void append(const at::Tensor& outputs) {
+    if (outputs.dim() == 0 || (all_.defined() && !fits(outputs))) {
+      // Joins other types; for other shapes, the error names them.
+      all_ = all_.defined() ? at::cat({taken(), outputs}) : at::cat({outputs});
+      size_ = all_.size(0);
+      return;
+    }
+    const std::int64_t end = size_ + outputs.size(0);
+    if (!all_.defined() || end > all_.size(0)) grow(outputs, end);
+    all_.narrow(0, size_, outputs.size(0)).copy_(outputs);
+    size_ = end;
+  }
+  at::Tensor taken() const {
+    return all_.defined() ? all_.narrow(0, 0, size_) : at::cat(std::vector<at::Tensor>());  // an error
+  }
+
+ private:
+  bool fits(const at::Tensor& outputs) const {
+    return outputs.scalar_type() == all_.scalar_type() && outputs.device() == all_.device() &&
+           outputs.sizes().slice(1) == all_.sizes().slice(1);
+  }
+  void grow(const at::Tensor& outputs, std::int64_t at_least) {
+    std::vector<std::int64_t> sizes = outputs.sizes().vec();
+    sizes[0] = std::max(2 * size_, at_least);
+    at::Tensor larger = at::empty(sizes, outputs.options().memory_format(at::MemoryFormat::Contiguous));
+    if (size_ > 0) larger.narrow(0, 0, size_).copy_(taken());
+    all_ = std::move(larger);
+  }
+
+  at::Tensor all_{};
+  std::int64_t size_ = 0;
+};
+
+}  // namespace
+
 at::Tensor predict_loop(Module& model, BatchSource& source) {
   source.keep_order();
   source.seek(0);
-  std::vector<at::Tensor> outputs;
+  CollectedOutputs outputs;
   Batch batch;
   while (source.next(batch)) {
     const AutocastScope autocast(source.placement().precision, source.placement().device());
-    outputs.push_back(model.predict_step(batch));
+    outputs.append(model.predict_step(batch));
   }
-  return move_to(at::cat(outputs), cpu());
+  return move_to(outputs.taken(), cpu());
 }
 
 }  // namespace kindling
