@@ -132,7 +132,7 @@ void read_scalar(std::string_view value, EventRecord& record) {
   record.is_end |= tag == kSessionEndTag;
   record.has_text |= !scalar && tag != kSessionEndTag;
   if (!scalar) return;
-  record.has_scalars = true;
+  record.tags.emplace_back(tag);
   record.is_step |= tag == "train_loss_step";
   if (tag == "epoch" && *scalar >= 0 && *scalar < 1e9f) record.epoch = static_cast<std::int64_t>(*scalar);
 }

@@ -7,8 +7,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/protobuf_writer.h"
+#include "kindling/base/export.h"
 
 namespace kindling {
 
@@ -64,19 +66,19 @@ ProtobufWriter event_at(std::int64_t step);
 
 // One event of a file, as far as resuming needs it.
 struct EventRecord {
-  std::size_t begin = 0;  // bytes from the start of the file
-  bool has_scalars = false;
-  bool has_text = false;    // or another value of a plugin
-  bool is_end = false;      // of a session of hyper-parameters
-  bool is_step = false;     // has train_loss_step
-  std::int64_t epoch = -1;  // of an epoch record; -1: another record
+  std::size_t begin = 0;            // bytes from the start of the file
+  std::vector<std::string> tags{};  // of its scalars
+  bool has_text = false;            // or another value of a plugin
+  bool is_end = false;              // of a session of hyper-parameters
+  bool is_step = false;             // has train_loss_step
+  std::int64_t epoch = -1;          // of an epoch record; -1: another record
   std::int64_t step = 0;
   double wall_time = 0;
   bool is_of_kindling = false;  // the first event of a file that Kindling has written
 };
 
 // Reads whole events one after another, in memory of one event.
-class EventReader {
+class KINDLING_API EventReader {
  public:
   explicit EventReader(const std::filesystem::path& path);
   ~EventReader();

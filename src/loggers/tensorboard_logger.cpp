@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "base/file_descriptor.h"
 #include "base/file_operations.h"
@@ -79,7 +80,7 @@ ProtobufWriter hparams_event(const std::string& tag, int field, ProtobufWriter c
 }
 
 bool event_is_beyond(const EventRecord& event, const Progress& at) {
-  if (!event.has_scalars) return false;
+  if (event.tags.empty()) return false;
   return is_beyond({.kind = event.epoch >= 0 ? Record::Kind::epoch
                             : event.is_step  ? Record::Kind::step
                                              : Record::Kind::validation,
@@ -88,27 +89,33 @@ bool event_is_beyond(const EventRecord& event, const Progress& at) {
                    at);
 }
 
+// What a resumed run finds in the files of former starts.
+struct KeptEvents {
+  bool has_text = false;
+  std::vector<std::string> tags{};  // of the points at the step from which the run resumes
+};
+
 // Truncates a file before its first record that a resumed run writes again, or before the end of the session
-// that follows its last record. Returns whether what it keeps has texts. Skips files of other programs.
-bool cut_events(const std::filesystem::path& path, const Progress& at) {
+// that follows its last record. Adds what it keeps to `kept`. Skips files of other programs.
+void cut_events(const std::filesystem::path& path, const Progress& at, KeptEvents& kept) {
   EventReader reader(path);
   EventRecord event;
   std::optional<std::size_t> cut, end;
-  bool has_text = false;
-  if (!reader.next(event) || !event.is_of_kindling) return false;
+  if (!reader.next(event) || !event.is_of_kindling) return;
   while (!cut && reader.next(event)) {
     if (event_is_beyond(event, at)) {
       cut = end.value_or(event.begin);
       continue;
     }
-    has_text |= event.has_text;
+    kept.has_text |= event.has_text;
+    if (event.step == at.global_step) kept.tags.insert(kept.tags.end(), event.tags.begin(), event.tags.end());
     if (event.is_end)
       end = event.begin;
     else
       end.reset();  // another fit has used the logger
   }
   if (!cut) cut = end;
-  if (!cut && !reader.is_damaged()) return has_text;
+  if (!cut && !reader.is_damaged()) return;
   const auto size = static_cast<off_t>(cut.value_or(reader.end()));
   const auto former_size = static_cast<off_t>(std::filesystem::file_size(path));
   const FileDescriptor file(path, O_WRONLY | O_NOFOLLOW);
@@ -117,7 +124,6 @@ bool cut_events(const std::filesystem::path& path, const Progress& at) {
   if (!cut)  // as a killed process leaves it
     log_warning(path.string() + ": " + std::to_string(former_size - size) +
                 " bytes at the end are not a whole event; they were removed");
-  return has_text;
 }
 
 }  // namespace
@@ -125,7 +131,9 @@ bool cut_events(const std::filesystem::path& path, const Progress& at) {
 struct TensorBoardLogger::State {
   std::filesystem::path folder;
   std::int64_t first_step = 0;
-  bool has_texts = false;  // a former file has them
+  bool has_texts = false;         // a former file has them
+  std::int64_t latest_step = -1;  // of the records so far
+  std::vector<std::string> tags_of_step{};
   std::vector<std::pair<std::string, std::string>> texts{};
   std::vector<std::pair<std::string, std::string>> hyperparameters{};
   std::vector<std::string> metrics{};
@@ -140,6 +148,15 @@ struct TensorBoardLogger::State {
           0, plugin_value(name + "/text_summary", "text", ProtobufWriter(), string_tensor(markdown))));
     if (!hyperparameters.empty()) write_hyperparameters();
     return *file;
+  }
+
+  // Returns false if the step has a point of that tag: an epoch has the `lr` of its last step, as the record
+  // of this step does.
+  bool is_new_point(std::int64_t step, const std::string& tag) {
+    if (step != std::exchange(latest_step, step)) tags_of_step.clear();
+    if (std::ranges::find(tags_of_step, tag) != tags_of_step.end()) return false;
+    tags_of_step.push_back(tag);
+    return true;
   }
 
   void write_hyperparameters() {
@@ -194,6 +211,7 @@ void TensorBoardLogger::add_hyperparameters(std::vector<std::pair<std::string, s
 void TensorBoardLogger::write(const Record& record) {
   ProtobufWriter event = event_at(record.global_step), summary;
   const auto add = [&](const std::string& tag, double number) {
+    if (!state_->is_new_point(record.global_step, tag)) return;
     ProtobufWriter value;
     value.text(SummaryValueField::tag, valid_utf8(tag));
     value.real(SummaryValueField::simple_value, static_cast<float>(number));
@@ -226,10 +244,13 @@ void TensorBoardLogger::sync() {
 void TensorBoardLogger::resume_at(const Progress& at) {
   state_->file.reset();
   state_->first_step = at.global_step + 1;
-  state_->has_texts = false;
+  KeptEvents kept;
   for (const auto& entry : std::filesystem::directory_iterator(state_->folder))
     if (entry.path().filename().string().starts_with("events.out.tfevents.") && entry.is_regular_file())
-      state_->has_texts |= cut_events(entry.path(), at);
+      cut_events(entry.path(), at, kept);
+  state_->has_texts = kept.has_text;
+  state_->latest_step = at.global_step;
+  state_->tags_of_step = std::move(kept.tags);
 }
 
 }  // namespace kindling

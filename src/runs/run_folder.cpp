@@ -123,6 +123,29 @@ RunClaim claim_run(const fs::path& runs, const ClaimOptions& options = {}) try {
                .remedy = options.remedy});
 }
 
+// Discards what an earlier start of the run has logged, before the first record of a fit that does not
+// resume.
+class RestartedLogger : public Logger {
+ public:
+  explicit RestartedLogger(std::shared_ptr<Logger> logger) : logger_(std::move(logger)) {}
+
+  void write(const Record& record) override {
+    if (!is_continued_) resume_at({});
+    logger_->write(record);
+  }
+  void finish() override { logger_->finish(); }
+  void finalize(FitStatus status) override { logger_->finalize(status); }
+  void sync() override { logger_->sync(); }
+  void resume_at(const Progress& at) override {
+    logger_->resume_at(at);
+    is_continued_ = true;
+  }
+
+ private:
+  std::shared_ptr<Logger> logger_;
+  bool is_continued_ = false;
+};
+
 const std::string& directory_name(const std::string& name) {
   const bool is_path = name.find_first_of(std::string_view("/\0", 2)) != std::string::npos;
   if (!is_path && !name.empty() && name != "." && name != "..") return name;
@@ -153,19 +176,27 @@ std::optional<fs::path> newest_run_with(const fs::path& runs, std::initializer_l
 RunFolder::RunFolder(const fs::path& dir, const std::string& name)
     : RunFolder(claim_run(dir / directory_name(name))) {}
 
-RunFolder::RunFolder(fs::path run) : path_(std::move(run)), lock_(path_) {
+RunFolder::RunFolder(fs::path run)
+    : path_(std::move(run)), lock_(path_), has_earlier_records_(std::make_shared<bool>(true)) {
   delete_stale_temporary_files(path_);
 }
 
-RunFolder::RunFolder(RunClaim claim) : path_(std::move(claim.run)), lock_(std::move(*claim.lock)) {}
+RunFolder::RunFolder(RunClaim claim)
+    : path_(std::move(claim.run)),
+      lock_(std::move(*claim.lock)),
+      has_earlier_records_(std::make_shared<bool>(false)) {}
 
 std::vector<std::shared_ptr<Logger>> RunFolder::loggers(const EpochTableOptions& monitored) const {
-  return {
-      std::make_shared<JsonlLogger>(path_ / "metrics.jsonl"),
-      std::make_shared<CsvLogger>(path_ / "metrics.csv"), std::make_shared<TensorBoardLogger>(path_),
+  std::vector<std::shared_ptr<Logger>> loggers = {std::make_shared<JsonlLogger>(path_ / "metrics.jsonl"),
+                                                  std::make_shared<CsvLogger>(path_ / "metrics.csv"),
+                                                  std::make_shared<TensorBoardLogger>(path_)};
+  if (std::exchange(*has_earlier_records_, false))
+    for (auto& logger : loggers) logger = std::make_shared<RestartedLogger>(std::move(logger));
+  loggers.push_back(
       std::make_shared<RunReport>(path_, RunReportOptions{.is_final_at_finish = true,
                                                           .monitor = monitored.monitor,
-                                                          .higher_is_better = monitored.higher_is_better})};
+                                                          .higher_is_better = monitored.higher_is_better}));
+  return loggers;
 }
 
 void require_usable(const fs::path& dir) {

@@ -24,7 +24,7 @@ Points points_of(const std::filesystem::path& file) {
   EventReader reader(file);
   Points points;
   for (EventRecord event; reader.next(event);)
-    if (event.has_scalars) points.emplace_back(event.epoch, event.step);
+    if (!event.tags.empty()) points.emplace_back(event.epoch, event.step);
   return points;
 }
 
@@ -127,6 +127,44 @@ TEST(TensorBoardLogger, ResumesWithoutAPointTwice) {
     EXPECT_FALSE(reader.is_damaged()) << file;
   }
   EXPECT_EQ(num_points, 6);
+}
+
+using TagsOfSteps = std::vector<std::pair<std::int64_t, std::vector<std::string>>>;
+
+TagsOfSteps tags_of(const std::filesystem::path& file) {
+  EventReader reader(file);
+  TagsOfSteps tags;
+  for (EventRecord event; reader.next(event);)
+    if (!event.tags.empty()) tags.emplace_back(event.step, event.tags);
+  return tags;
+}
+
+Record step_with_lr(std::int64_t step) {
+  return {.kind = Record::Kind::step,
+          .global_step = step,
+          .epoch = 1,
+          .values = {{"train_loss_step", 0.5}, {"lr", 0.1}}};
+}
+
+TEST(TensorBoardLogger, WritesOnePointOfATagPerStep) {
+  const Scratch scratch;
+  const Record epoch{.global_step = 2, .epoch = 1, .values = {{"train_loss", 0.5}, {"lr", 0.1}}};
+  TensorBoardLogger logger(scratch / ".");
+  logger.write(step_with_lr(1));
+  logger.write(step_with_lr(2));
+  logger.write(epoch);
+  logger.write({.global_step = 4, .epoch = 2, .values = {{"train_loss", 0.5}, {"lr", 0.1}}});
+  logger.finish();
+  EXPECT_EQ(tags_of(event_files(scratch / ".").at(0)), (TagsOfSteps{{1, {"train_loss_step", "lr"}},
+                                                                    {2, {"train_loss_step", "lr"}},
+                                                                    {2, {"epoch", "train_loss"}},
+                                                                    {4, {"epoch", "train_loss", "lr"}}}));
+  // Saved between the last step of the epoch and its end.
+  TensorBoardLogger resumed(scratch / ".");
+  resumed.resume_at({.epoch = 0, .batch = 2, .global_step = 2});
+  resumed.write(epoch);
+  resumed.finish();
+  EXPECT_EQ(tags_of(event_files(scratch / ".").at(1)), (TagsOfSteps{{2, {"epoch", "train_loss"}}}));
 }
 
 TEST(TensorBoardLogger, RemovesATornEndOnResume) {

@@ -13,6 +13,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/runs/run_folder.h"
+#include "loggers/event_file.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -203,6 +204,53 @@ TEST(LibraryRunFolder, RecordsAFitInAllFiles) {
   const std::string lines = text_of_file(run.path() / "metrics.jsonl");
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3) << lines;
   EXPECT_NE(text_of_file(run.path() / "report.html").find("val_loss 0.1250, epoch 3"), std::string::npos);
+}
+
+std::vector<std::int64_t> steps_in_events(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with("events.out.tfevents.")) continue;
+    EventReader reader(entry.path());
+    for (EventRecord event; reader.next(event);)
+      if (!event.tags.empty()) steps.push_back(event.step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+Record step_at(std::int64_t step) {
+  return {.kind = Record::Kind::step,
+          .global_step = step,
+          .epoch = step,
+          .values = {{"train_loss_step", 0.5}, {"lr", 0.1}}};
+}
+
+void log_steps(const RunFolder& run, std::int64_t last) {
+  for (const auto& logger : run.loggers())
+    for (std::int64_t step = 1; step <= last; ++step) {
+      logger->write(step_at(step));
+      if (step < last) logger->write(epoch_with(step, 0.5));  // the run is killed within its last epoch
+    }
+}
+
+TEST(LibraryRunFolder, StartsItsRecordsAgainWithoutACheckpoint) {
+  const Scratch scratch;
+  log_steps(RunFolder(scratch.folder(), "mlp"), 3);
+  const fs::path path = scratch / "mlp/0001";
+  {
+    const RunFolder again(path);
+    EXPECT_EQ(steps_in_events(path), (std::vector<std::int64_t>{1, 1, 2, 2, 3}));  // until the first record
+    log_steps(again, 2);
+    EXPECT_EQ(steps_in_events(path), (std::vector<std::int64_t>{1, 1, 2}));
+    EXPECT_EQ(text_of_file(path / "metrics.csv"), "epoch,global_step,val_loss\n1,1,0.5\n");
+    const std::string step = ", \"train_loss_step\": 0.5, \"lr\": 0.1}\n",
+                      once = "{\"global_step\": 1, \"epoch\": 1" + step +
+                             "{\"epoch\": 1, \"global_step\": 1, \"val_loss\": 0.5}\n" +
+                             "{\"global_step\": 2, \"epoch\": 2" + step;
+    EXPECT_EQ(text_of_file(path / "metrics.jsonl"), once);
+    log_steps(again, 2);  // a second fit of the same start keeps the records of the first
+    EXPECT_EQ(text_of_file(path / "metrics.jsonl"), once + once);
+  }
 }
 
 }  // namespace

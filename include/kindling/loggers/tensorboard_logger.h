@@ -12,9 +12,11 @@ namespace kindling {
 
 // Writes the records as scalars for TensorBoard: the tags are the names of the values, the step is
 // global_step. The value is a float32; invalid UTF-8 in names becomes U+FFFD. Epoch records have the
-// additional tag `epoch`. Each fit writes a file events.out.tfevents.* of its own; a fit that resumes removes
-// the records from the former files that it will write again, so that no point appears twice. Records reach
-// the system with the first one after two seconds, with an epoch, and before a checkpoint is saved.
+// additional tag `epoch`. A tag has one point per step: where the record of a step already has a value, such
+// as `lr`, the epoch that ends with this step does not repeat it. Each fit writes a file
+// events.out.tfevents.* of its own; a fit that resumes removes the records from the former files that it will
+// write again, so that no point appears twice. Records reach the system with the first one after two seconds,
+// with an epoch, and before a checkpoint is saved.
 class KINDLING_API TensorBoardLogger : public Logger {
  public:
   // `folder` exists and belongs to one run: a resume truncates the files events.out.tfevents.* that Kindling

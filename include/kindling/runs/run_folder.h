@@ -33,8 +33,9 @@ class KINDLING_API RunFolder {
 
   // Returns new loggers for one fit, which write metrics.jsonl, metrics.csv, events.out.tfevents.* and,
   // during the fit and at its end, report.html and curves.svg. The report names the best value of
-  // monitored.monitor. If the fit resumes from a checkpoint, they continue the files of the run. Throws Error
-  // if metrics.jsonl cannot be opened.
+  // monitored.monitor. If the fit resumes from a checkpoint, they continue the files of the run. The first
+  // fit in a directory that was opened by its path starts the records again if it does not resume: its first
+  // record replaces those of the earlier start. Throws Error if metrics.jsonl cannot be opened.
   std::vector<std::shared_ptr<Logger>> loggers(const EpochTableOptions& monitored = {}) const;
 
  private:
@@ -42,6 +43,7 @@ class KINDLING_API RunFolder {
 
   std::filesystem::path path_;
   FolderLock lock_;
+  std::shared_ptr<bool> has_earlier_records_;  // shared by copies, which belong to the same start
 };
 
 }  // namespace kindling
