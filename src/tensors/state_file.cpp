@@ -11,6 +11,7 @@
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
+#include "tensors/host_values.h"
 #include "tensors/scalar_types.h"
 #include "tensors/state_fit.h"
 #include "tensors/state_tensors.h"
@@ -80,7 +81,7 @@ SafetensorsFile open_training_state(const std::filesystem::path& path) {
 
 HostTensors::HostTensors(const StateDict& state) {
   for (const auto& [name, tensor] : state.tensors) {
-    held.push_back(move_to(tensor.detach(), cpu()).contiguous());
+    held.push_back(host_values(tensor));
     writes.push_back({.name = name,
                       .type = tensor_type(tensor, name),
                       .shape = tensor.sizes().vec(),
@@ -184,7 +185,7 @@ LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& 
   for (const auto& [name, tensor, place] : fit.targets) {
     const WeightsFile::Entry& entry = file.entries()[place];
     const at::ScalarType type = scalar_type_of(entry.type);
-    if (tensor.is_cpu() && tensor.scalar_type() == type && tensor.is_contiguous()) {
+    if (has_plain_bytes(tensor) && tensor.scalar_type() == type) {
       file.read(place, tensor.mutable_data_ptr());
       tensor.unsafeGetTensorImpl()->bump_version();  // for autograd, which did not see the write
     } else {
@@ -202,8 +203,7 @@ namespace {
 bool can_be_copied_at_once(const at::Tensor& target, const at::Tensor& values) {
   constexpr std::size_t kSmallBytes = std::size_t{1} << 17;
   const std::size_t bytes = values.nbytes();
-  return 0 < bytes && bytes <= kSmallBytes && values.is_cpu() && values.is_contiguous() &&
-         target.is_contiguous();
+  return 0 < bytes && bytes <= kSmallBytes && has_plain_bytes(values) && has_plain_bytes(target);
 }
 
 // Of the same shape and dtype.

@@ -18,6 +18,14 @@ TEST(TensorDataset, GathersSamplesInTheOrderAsked) {
   EXPECT_TRUE(same(batch[1], at::tensor({3, 0}, at::kByte)));
 }
 
+TEST(TensorDataset, HasTheValuesOfLazyViews) {
+  const at::Tensor rows = at::arange(64, at::kFloat).view({2, 32});  // rows that are copied as bytes
+  const TensorDataset data({at::_neg_view(rows)});
+  Batch batch;
+  data.gather(at::tensor({1, 0}, at::kLong), batch);
+  EXPECT_TRUE(batch.tensors()[0].equal(-rows.flip(0)));
+}
+
 TEST(TensorDataset, WritesIntoTheBatchItFilledBefore) {
   const TensorDataset set({at::arange(8)});
   Batch batch;

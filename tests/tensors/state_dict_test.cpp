@@ -16,6 +16,7 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
+#include "tensors/state_tensors.h"
 
 namespace kindling {
 namespace {
@@ -236,6 +237,51 @@ TEST(StateDict, IsReadWithoutTensorsOfUnknownTypes) {
   EXPECT_NE(messages[0].find("skipped tensors of types that LibTorch does not have: \"a\" (F4)"),
             std::string::npos)
       << messages[0];
+}
+
+// Contiguous tensors whose bytes are not their values: conj() and the imaginary part of a conjugate set a
+// bit.
+StateDict lazy_views() {
+  const at::Tensor real = at::arange(4, at::kFloat), complex = at::complex(real, real + 1);
+  return {.tensors = {{"conjugate", at::conj(complex)},
+                      {"negative", at::_neg_view(real)},
+                      {"imaginary", at::imag(at::conj(complex))}},
+          .metadata = {}};
+}
+
+void expect_values_of_lazy_views(const StateDict& state, const std::string& what) {
+  const at::Tensor real = at::arange(4, at::kFloat);
+  ASSERT_EQ(state.tensors.size(), 3u) << what;
+  EXPECT_TRUE(state.find("conjugate")->equal(at::complex(real, -1 - real))) << what;
+  EXPECT_TRUE(state.find("negative")->equal(-real)) << what;
+  EXPECT_TRUE(state.find("imaginary")->equal(-1 - real)) << what;
+}
+
+TEST(StateDict, HasTheValuesOfLazyViewsInItsFiles) {
+  const Scratch scratch;
+  save_safetensors(lazy_views(), scratch / "w.safetensors");
+  expect_values_of_lazy_views(load_safetensors(scratch / "w.safetensors"), "safetensors");
+  save_torch(lazy_views(), scratch / "w.pt");
+  expect_values_of_lazy_views(load_state_file(scratch / "w.pt"), "torch.save");
+  expect_values_of_lazy_views(state_of_bytes(state_bytes(lazy_views()), ""), "bytes");
+  StateCopy copy;
+  for (int i = 0; i < 2; ++i) {  // the second time into memory that it has
+    copy.take(lazy_views());
+    expect_values_of_lazy_views(copy.state(), "copy");
+  }
+}
+
+TEST(LoadWeights, WritesTheValuesOfLazyViews) {
+  struct Views : torch::nn::Module {
+    Views() { negative = register_buffer("negative", at::_neg_view(at::zeros({4}))); }
+    at::Tensor negative;
+  };
+  const Scratch scratch;
+  save_safetensors({.tensors = {{"negative", at::arange(4, at::kFloat)}}, .metadata = {}},
+                   scratch / "w.safetensors");
+  Views module;
+  load_weights(module, scratch / "w.safetensors");
+  EXPECT_TRUE(module.negative.equal(at::arange(4, at::kFloat)));
 }
 
 // A copy would drop the imaginary part.

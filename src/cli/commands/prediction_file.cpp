@@ -14,6 +14,7 @@
 #include "kindling/formats/csv.h"
 #include "kindling/formats/npz.h"
 #include "kindling/tensors/state_dict.h"
+#include "tensors/host_values.h"
 #include "tensors/scalar_types.h"
 
 namespace kindling {
@@ -118,9 +119,9 @@ StateDict tensors_of(const Predictions& predictions) {
   state.tensors.emplace_back("sample", at::arange(num_samples(predictions), at::kLong));
   if (const at::Tensor ids = numbers_of(predictions.ids); ids.defined())
     state.tensors.emplace_back(predictions.ids.name, ids);
-  if (predictions.classes.defined()) state.tensors.emplace_back("class", predictions.classes.contiguous());
+  if (predictions.classes.defined()) state.tensors.emplace_back("class", host_values(predictions.classes));
   if (predictions.values.defined())
-    state.tensors.emplace_back(predictions.name, predictions.values.contiguous());
+    state.tensors.emplace_back(predictions.name, host_values(predictions.values));
   return state;
 }
 

@@ -81,7 +81,7 @@ TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::mo
       throw DataError({.place = place,
                        .found = "it has " + std::to_string(tensors_[i].size(0)) + " samples",
                        .wanted = std::to_string(tensors_[0].size(0)) + " samples, like the first tensor"});
-    tensors_[i] = tensors_[i].contiguous();
+    tensors_[i] = tensors_[i].resolve_conj().resolve_neg().contiguous();  // rows are copied as bytes
   }
 }
 

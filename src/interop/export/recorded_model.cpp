@@ -386,9 +386,10 @@ ProgramFrame frame_of(const std::vector<NamedWeight>& weights, const RecordedRun
 }
 
 void add_weight(RecordedModel& model, const std::string& name, const at::Tensor& tensor, bool is_parameter) {
-  const void* storage = tensor.storage().unsafeGetStorageImpl();
+  const at::Tensor values = tensor.resolve_conj().resolve_neg();  // its storage is written as it is
+  const void* storage = values.storage().unsafeGetStorageImpl();
   ProgramWeight weight{.name = name,
-                       .tensor = recorded_tensor(tensor),
+                       .tensor = recorded_tensor(values),
                        .is_parameter = is_parameter,
                        .storage = model.tensors.size()};
   for (std::size_t i = 0; i < model.tensors.size(); ++i)
@@ -397,7 +398,7 @@ void add_weight(RecordedModel& model, const std::string& name, const at::Tensor&
       break;
     }
   model.weights.push_back(std::move(weight));
-  model.tensors.push_back(tensor.detach());
+  model.tensors.push_back(values.detach());
 }
 
 void require_on_host(const std::vector<NamedWeight>& weights, const Batch& example) {

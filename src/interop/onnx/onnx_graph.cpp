@@ -7,6 +7,7 @@
 #include "formats/protobuf_writer.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "tensors/host_values.h"
 
 namespace kindling {
 namespace {
@@ -97,7 +98,7 @@ std::string OnnxGraph::constant(const at::Tensor& tensor, const std::string& wan
   constant_bytes_ += bytes;
   if (constant_bytes_ > kProtobufLimit) refuse_size();
   onnx_type_of(tensor.scalar_type());  // throws here, where the caller is known
-  return constants_.emplace_back(unique_name(wanted_name), tensor.detach().cpu().contiguous()).first;
+  return constants_.emplace_back(unique_name(wanted_name), host_values(tensor)).first;
 }
 
 // Those that no node has as an input would make runtimes warn.

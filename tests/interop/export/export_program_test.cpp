@@ -227,6 +227,19 @@ TEST(ExportProgram, WritesUnusualForwards) {
   python.expect_same();
 }
 
+TEST(ExportProgram, WritesTheValuesOfLazyViews) {
+  struct Negative : Module {
+    Negative() { values = register_buffer("values", at::_neg_view(at::arange(4, at::kFloat))); }
+    at::Tensor forward(const at::Tensor& x) override { return x + values; }
+    at::Tensor values;
+  };
+  const Scratch scratch;
+  Negative model;
+  export_program(model, Batch{at::ones({4, 4})}, {.path = scratch / "model.pt2"});
+  ExportedModule read({.file = scratch / "model.pt2", .loss = "mse"});
+  EXPECT_TRUE(same(read.forward(at::zeros({2, 4})), -at::arange(4, at::kFloat).expand({2, 4})));
+}
+
 // Everything that a forward pass can change.
 struct Everything {
   explicit Everything(const Module& model) : random(random_state(cpu())) {
