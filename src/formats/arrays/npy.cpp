@@ -93,7 +93,10 @@ class NpyHeaderReader {
   void expect(char wanted) {
     if (!takes(wanted)) damaged();
   }
+  // NumPy of Python 2 may write u'<f4'.
   std::string quoted() {
+    for (const char prefix : {'u', 'b'})
+      if (takes(prefix)) break;
     if (!at('\'') && !at('"')) damaged();
     const std::size_t begin = at_ + 1, end = text_.find(text_[at_], begin);
     if (end == std::string_view::npos) damaged();
@@ -116,6 +119,7 @@ class NpyHeaderReader {
       if (error != std::errc() || size < 0 || sizes.size() == kMaxNpyRank) damaged();
       at_ = static_cast<std::size_t>(end - text_.data());
       sizes.push_back(size);
+      if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // a long of Python 2
       if (!takes(',') && !at(')')) damaged();
     }
     return sizes;

@@ -94,6 +94,12 @@ TEST(Npy, ReadsHeadersOfOtherWriters) {
   EXPECT_EQ(parse_npy(second, "").shape, Shape{3});
   EXPECT_EQ(parse_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9), }", 0), "").shape,
             (Shape{0, 9}));
+  // NumPy of Python 2: lib/format.py, _filter_header, names these longs.
+  const NpyArray of_python2 =
+      parse_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3L, 4L), }", 48), "");
+  EXPECT_EQ(of_python2.shape, (Shape{3, 4}));
+  EXPECT_EQ(parse_npy(npy("{u'descr': u'<f4', u'fortran_order': True, u'shape': (2L,), }", 8), "").shape,
+            Shape{2});
 }
 
 TEST(Npy, RefusesDamagedFiles) {
