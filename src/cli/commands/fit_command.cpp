@@ -83,6 +83,7 @@ int fit_command(const CommandContext& command) {
     configure_log({.level = LogLevel::error, .to_stderr = true, .file = {}});
   apply(config.process);
   if (!is_launcher) warn_unused_restarts(place, config);
+  if (start.restarts_in.empty() && (!place || place->rank == 0)) require_unused_run(context.request, config);
   ResumePlan plan = start.restarts_in.empty() ? plan_resume(context.request, context.registry, config)
                                               : ResumePlan{.restarts_in = start.restarts_in};
   if (plan.is_finished) return print_finished(!place || place->rank == 0, plan);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/folder.h"
 #include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
 #include "kindling/base/error.h"
@@ -93,12 +94,18 @@ CheckpointInfo checkpoint_at(const fs::path& path) {
                          .remedy = "resume from the run directory, which uses its latest intact checkpoint"});
 }
 
+// The path of a run or a checkpoint that is requested; nothing for "last" and "best", which name no path.
+std::optional<fs::path> requested_path(const Request& request, const RunConfig& config) {
+  const std::string& requested = config.resume.resume;
+  if (!request.resume.empty()) return request.resume;
+  return requested == "last" || requested == "best" ? std::nullopt : std::optional<fs::path>(requested);
+}
+
 // The run and checkpoint to resume; the run is empty for a new run.
 ResumePlan requested_plan(const Request& request, const RunConfig& config) {
   const std::string& requested = config.resume.resume;
-  const bool is_path = !request.resume.empty() || (requested != "last" && requested != "best");
-  if (is_path) {
-    const fs::path path = request.resume.empty() ? fs::path(requested) : request.resume;
+  if (const auto named = requested_path(request, config)) {
+    const fs::path& path = *named;
     if (path.empty()) return {};
     return {.run = run_of(path), .checkpoint = checkpoint_at(fs::absolute(path).lexically_normal())};
   }
@@ -181,6 +188,13 @@ fs::path run_of(const fs::path& path) {
                                  : "no such file or directory",
        .wanted = "a run directory, which contains config.toml, or a file in its checkpoints directory",
        .remedy = "for example runs/digits/0001"});
+}
+
+void require_unused_run(const Request& request, const RunConfig& config) {
+  const auto path = requested_path(request, config);
+  if (path && path->empty()) return;  // a new run
+  const auto run = path ? std::optional(run_of(*path)) : newest_run(config.folder.dir, config.run.name);
+  if (run && is_folder_locked(*run)) FolderLock{*run};  // throws with the process that has it
 }
 
 ResumePlan plan_resume(const Request& request, const Registry& registry, RunConfig& config) {

@@ -27,6 +27,10 @@ std::filesystem::path run_of(const std::filesystem::path& path);
 std::filesystem::path checkpoints_of(const std::filesystem::path& run);
 bool has_checkpoints(const std::filesystem::path& run);  // intact or not
 
+// Throws Error if a process uses the run that --resume or else checkpoint.resume names: its checkpoints
+// change while they would be read. The lock is not kept; the fit takes it and plans again.
+void require_unused_run(const Request& request, const RunConfig& config);
+
 // Plans a fit from --resume or else checkpoint.resume. Throws CheckpointError if the run has no usable
 // checkpoint, and ConfigError with every key that differs from the config that the checkpoint was saved with
 // (for checkpoints of earlier versions: the run's config.toml) and may affect its results, unless the request

@@ -343,6 +343,22 @@ TEST_F(ResumedRun, RefusesASecondProcess) {
   EXPECT_EQ(third.exit_code, 0) << third.err;
 }
 
+// The checkpoints of a run that another process continues may change while they are read.
+TEST_F(ResumedRun, ChecksTheLockBeforeItReadsCheckpoints) {
+  ASSERT_EQ(fit("runs", {"trainer.max_steps=2"}).exit_code, 0);
+  for (const auto& entry : fs::directory_iterator(run("runs") / "checkpoints"))
+    if (entry.path().extension() == ".safetensors") write_text(entry.path(), "half");
+  const std::vector<std::string> by_name{"checkpoint.resume=last", "trainer.max_steps=4"};
+  {
+    const FolderLock lock(run("runs"));
+    for (const ProgramRun& second : {fit("runs", by_name), resume(run("runs"), {"trainer.max_steps=4"})}) {
+      EXPECT_EQ(second.exit_code, 1);
+      EXPECT_NE(second.err.find(" is using this folder"), std::string::npos) << second.err;
+    }
+  }
+  EXPECT_NE(fit("runs", by_name).err.find("none of the"), std::string::npos);
+}
+
 // Proves that the other tests can fail: without the random state, dropout draws other numbers.
 TEST_F(ResumedRun, NeedsTheRandomState) {
   ASSERT_EQ(fit("alone").exit_code, 0);
