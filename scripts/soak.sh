@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# The long forms of the tests that look for rare things: a thousand kills of a training, three of a sweep of 24 runs, each signal
-# at two hundred moments, every change of a model in mid-epoch, two million samples of a loader with workers, ranks and restarts,
-# the memory of 200 epochs of 2,000 image files, fifty losses of one of several processes, all tests of the fake accelerator under
-# sanitizers, the commands of the first pages from the build on, all of Kindling as a subfolder of a project built with the other compiler,
-# hours of fuzzing.
+# The long forms of the tests that look for rare things: a thousand kills of a training, one at each call from its last step to its exit,
+# three of a sweep of 24 runs, each signal at two hundred moments, every change of a model in mid-epoch, two million samples of a loader
+# with workers, ranks and restarts, the memory of 200 epochs of 2,000 image files, fifty losses of one of several processes, all tests of
+# the fake accelerator under sanitizers, the commands of the first pages from the build on, all of Kindling as a subfolder of a project
+# built with the other compiler, hours of fuzzing.
 #   ./scripts/soak.sh [KILLS (1000)] [SECONDS FOR EACH FUZZER (3600)]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ./scripts/test.sh
 OMP_NUM_THREADS=1 build/asan/bin/kindling_fake_tests --gtest_filter='-*/fake0:*TouchesNoDeviceMemoryFromTheHost*'
 KINDLING_SOAK_KILLS=${1:-1000} OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='*KilledRun*'
+KINDLING_SOAK_CALLS=1 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='KilledAtACall.*'
 KINDLING_SOAK_SIGNALS=200 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='*SignalFromExecToExit*:FitProcesses.EndAsDocumented*'
 KINDLING_SOAK_SWEEP_RUNS=24 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='SweepProgram.Killed*'
 KINDLING_SOAK_LABELS=200 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='CountedLabels.*'

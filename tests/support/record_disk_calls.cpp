@@ -1,11 +1,14 @@
 // Loaded into a program by LD_PRELOAD: writes the calls that change files below $KINDLING_RECORD_ROOT to the
-// file $KINDLING_RECORD_TO, in their order. Read by recorded_calls.h.
+// file $KINDLING_RECORD_TO, in their order. Read by recorded_calls.h. Kills the process after the call number
+// $KINDLING_KILL_AT, counted from 1, if that is set.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +22,8 @@ bool is_recorded[kMaxDescriptors] = {};
 const char* root = nullptr;
 int record = -1;
 pid_t recorded_process = 0;
+long kill_at = 0;
+std::atomic<long> num_calls = 0;
 
 __attribute__((constructor)) void open_record() {
   root = ::getenv("KINDLING_RECORD_ROOT");
@@ -27,6 +32,7 @@ __attribute__((constructor)) void open_record() {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
   record = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, to, kFlags, 0666));
   recorded_process = ::getpid();
+  if (const char* const number = ::getenv("KINDLING_KILL_AT")) kill_at = std::atol(number);
 }
 
 bool is_below_root(const char* path) {
@@ -45,6 +51,7 @@ void put(char kind, int descriptor, long number, const char* text, std::size_t s
                     {const_cast<char*>(text), size},
                     {const_cast<char*>(more), header.more_bytes}};
   ::syscall(SYS_writev, record, pieces, 3);
+  if (++num_calls == kill_at) ::syscall(SYS_kill, recorded_process, SIGKILL);
 }
 
 int open_recorded(const char* path, int flags, mode_t mode) {
