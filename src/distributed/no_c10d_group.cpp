@@ -9,7 +9,7 @@ namespace {
   throw DistributedError(
       {.place = "ProcessGroup",
        .found = "this build of Kindling has no c10d: its LibTorch's ProcessGroupGloo.hpp does not compile",
-       .wanted = "LibTorch 2.11 to 2.13 with USE_DISTRIBUTED",
+       .wanted = "LibTorch 2.11 to 2.15 with USE_DISTRIBUTED",
        .remedy = "see CMake's output about c10d"});
 }
 

@@ -36,7 +36,7 @@ struct ExportedModuleOptions {
 //
 // Layers such as dropout and batch norm keep the behaviour they were exported with: export a program for
 // training in training mode (model.train()). In evaluation mode they do not drop and use their running
-// statistics, as with Python's move_exported_model_to_eval. A program exported in evaluation mode behaves
+// statistics, as layers of Python do after model.eval(). A program exported in evaluation mode behaves
 // that way in training too, and logs a warning.
 class KINDLING_API ExportedModule : public Module, public ClassLossModel {
  public:

@@ -250,7 +250,7 @@ void check_version(const JsonView& version) {
   const std::int64_t major = version["major"].integer();
   if (major != kSchemaMajor)
     version.refuse("the program's schema has the major version " + std::to_string(major),
-                   std::to_string(kSchemaMajor), "save it again with PyTorch 2.11 to 2.13");
+                   std::to_string(kSchemaMajor), "save it again with PyTorch 2.11 to 2.15");
 }
 
 // Throws CheckpointError for deviations from the schema and, with the layer, for programs that cannot be
@@ -344,7 +344,7 @@ void Pt2File::check_format() const {
       throw CheckpointError({.place = place_,
                              .found = std::string(entry) + " is " + json_string(found.substr(0, 100)),
                              .wanted = json_string(wanted),
-                             .remedy = "save the program with torch.export.save of PyTorch 2.11 to 2.13"});
+                             .remedy = "save the program with torch.export.save of PyTorch 2.11 to 2.15"});
   };
   want(kFormatEntry, "pt2");
   want("archive_version", "0");
