@@ -17,7 +17,7 @@
 namespace kindling {
 namespace {
 
-// True for bfloat16 and half, which the CPU's fused operator (up to LibTorch 2.13 at least) does not update,
+// True for bfloat16 and half, which the CPU's fused operator (up to LibTorch 2.13) does not update,
 // except for a remainder that does not fill a vector register (pytorch#191763).
 bool is_left_by_fused(const at::Tensor& parameter) {
   return parameter.is_cpu() && at::isReducedFloatingType(parameter.scalar_type());

@@ -199,6 +199,7 @@ class FitRun {
     summary_.float32_matmul_precision =
         config_.trainer_options().float32_matmul_precision.value_or(float32_matmul_precision());
     warn_other_kernels();
+    warn_other_libtorch();
     if (folder_.is_reused())
       log_info("the folder is that of a run that was killed before its first checkpoint");
     if (!in_.plan.checkpoint) return;
@@ -251,6 +252,14 @@ class FitRun {
     if (!former.empty() && former != summary_.fast_mkl)
       log_warning("run.fast_mkl: MKL's fast kernels were \"" + former + "\" before and are now \"" +
                   summary_.fast_mkl + "\"; from here on, results may differ in their last bits");
+  }
+
+  // Some operators compute other values or gradients: docs/reference/libtorch_versions.md.
+  void warn_other_libtorch() const {
+    const std::string former = in_.plan.run.empty() ? "" : run_text(in_.plan.run, "libtorch");
+    if (!former.empty() && former != TORCH_VERSION)
+      log_warning("LibTorch: the run was trained with version " + former + " and now continues with " +
+                  TORCH_VERSION + "; from here on, results may differ");
   }
 
   // The epoch of the checkpoint goes on with other batches, and a split may put other samples aside.

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <cmath>
@@ -252,6 +253,17 @@ bool is_assertion_about_tensors(const std::string& target) {
   return targets.contains(target);
 }
 
+// Before LibTorch 2.14 (pytorch#186414), native_group_norm and its backward pass read the weight as if it
+// were contiguous: values of other memory, or the end of the process. Autograd keeps these arguments for the
+// backward pass.
+constexpr bool kGroupNormIgnoresStrides = TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 14;
+
+// Makes the input, weight and bias contiguous.
+void copy_group_norm_arguments(torch::jit::Stack& stack) {
+  for (std::size_t i = 0; i < 3; ++i)
+    if (stack[i].isTensor() && stack[i].toTensor().defined()) stack[i] = stack[i].toTensor().contiguous();
+}
+
 }  // namespace
 
 ProgramCall::ProgramCall(const ProgramNode& node, ProgramNames& names)
@@ -382,6 +394,7 @@ void ProgramCall::run(ProgramState& state, bool in_evaluation, torch::jit::Stack
   }
   std::optional<at::AutoGradMode> gradients;
   if (with_gradients_) gradients.emplace(*with_gradients_ && at::GradMode::is_enabled());
+  if (kGroupNormIgnoresStrides && name_ == "native_group_norm") copy_group_norm_arguments(stack);
   operator_->callBoxed(stack);
   take_results(state, stack);
 }

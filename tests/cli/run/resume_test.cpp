@@ -359,6 +359,29 @@ TEST_F(ResumedRun, ChecksTheLockBeforeItReadsCheckpoints) {
   EXPECT_NE(fit("runs", by_name).err.find("none of the"), std::string::npos);
 }
 
+TEST_F(ResumedRun, ReportsAnotherLibTorch) {
+  ASSERT_EQ(fit("runs", {"trainer.max_steps=2"}).exit_code, 0);
+  auto summary = nlohmann::json::parse(text_of(run("runs") / "run.json"));
+  const std::string now = summary["libtorch"];
+  const auto num_warnings = [&] {
+    const std::string log = text_of(run("runs") / "log.txt"),
+                      text = "LibTorch: the run was trained with version ";
+    const std::size_t first = log.find(text);
+    return first == std::string::npos ? 0 : log.find(text, first + 1) == std::string::npos ? 1 : 2;
+  };
+  ASSERT_EQ(resume(run("runs"), {"trainer.max_steps=4"}).exit_code, 0);
+  EXPECT_EQ(num_warnings(), 0);
+  summary["libtorch"] = "2.3.1";
+  write_text(run("runs") / "run.json", summary.dump());
+  ASSERT_EQ(resume(run("runs"), {"trainer.max_steps=6"}).exit_code, 0);
+  EXPECT_EQ(num_warnings(), 1);
+  EXPECT_NE(text_of(run("runs") / "log.txt")
+                .find("version 2.3.1 and now continues with " + now + "; from here on, results may differ"),
+            std::string::npos);
+  ASSERT_EQ(resume(run("runs"), {"trainer.max_steps=8"}).exit_code, 0);
+  EXPECT_EQ(num_warnings(), 1);  // run.json has the new version
+}
+
 // Proves that the other tests can fail: without the random state, dropout draws other numbers.
 TEST_F(ResumedRun, NeedsTheRandomState) {
   ASSERT_EQ(fit("alone").exit_code, 0);

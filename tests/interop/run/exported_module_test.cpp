@@ -15,6 +15,7 @@
 #include "kindling/data/data_loader.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/dataset.h"
+#include "kindling/interop/export_program.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
@@ -406,6 +407,40 @@ TEST(ExportedModule, RefusesProgramsThatDoNotFitTheirSchemas) {
   EXPECT_NE(
       program_refusal("{\"type\": \"cpu\", \"index\": null}", "{\"type\": \"nowhere\", \"index\": null}"),
       "");
+}
+
+// The weight and bias are every second value of a parameter. While the program is exported, all values are 1,
+// so that also a LibTorch before 2.14, which ignores the strides, exports the right results.
+struct StridedGroupNorm : Module {
+  StridedGroupNorm() { weights = register_parameter("weights", at::ones({8})); }
+  at::Tensor forward(const at::Tensor& x) override {
+    const at::Tensor every_second = at::slice(weights, 0, 0, 8, 2);
+    return std::get<0>(
+        at::native_group_norm(x, every_second, every_second, x.size(0), 4, 9, /*group=*/2, /*eps=*/1e-5));
+  }
+  at::Tensor weights;
+};
+
+TEST(ExportedModule, HandsGroupNormContiguousWeights) {
+  const Scratch scratch;
+  StridedGroupNorm exported;
+  at::manual_seed(1);
+  const at::Tensor x = at::randn({5, 4, 3, 3}), values = at::arange(8, at::kFloat);
+  export_program(exported, Batch{x}, {.path = scratch / "norm.pt2", .train = true});
+  ExportedModule model({.file = scratch / "norm.pt2", .loss = "mse"});
+  const at::Tensor weights = model.parameters()[0];
+  {
+    const at::NoGradGuard no_grad;
+    weights.copy_(values);
+  }
+  const at::Tensor wanted_weights = values.clone().requires_grad_(),
+                   every_second = at::slice(wanted_weights, 0, 0, 8, 2).contiguous();
+  const at::Tensor wanted = at::group_norm(x, 2, every_second, every_second), found = model.forward(x);
+  EXPECT_TRUE(at::equal(found, wanted));
+  const at::Tensor slopes = at::randn_like(x);
+  wanted.backward(slopes);
+  found.backward(slopes);
+  EXPECT_TRUE(at::equal(weights.grad(), wanted_weights.grad()));
 }
 
 TEST(ExportedModule, ReportsInvalidOptions) {
