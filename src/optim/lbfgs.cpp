@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "kindling/base/error.h"
+#include "kindling/optim/python_optimizer.h"
 
 namespace kindling {
 namespace {
@@ -168,6 +169,14 @@ void Lbfgs::update(const Update&) {
   throw ConfigError({.place = "lbfgs",
                      .found = "a step without a closure",
                      .wanted = "step_with(closure), which evaluates the loss several times"});
+}
+
+TorchOptions Lbfgs::python_options() const {
+  TorchOptions options = python_options_of(options_);
+  options["max_eval"] = options_.max_eval.value_or(options_.max_iter * 5 / 4);
+  if (!options_.line_search_fn) options["line_search_fn"] = std::monostate();
+  options["maximize"] = false;  // PyTorch 2.14 and newer read it
+  return options;
 }
 
 at::Tensor Lbfgs::flat_gradient() const {

@@ -7,10 +7,12 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kindling/base/error.h"
 #include "kindling/optim/adam.h"
+#include "kindling/optim/python_optimizer.h"
 #include "optim/state_starts.h"
 
 namespace kindling {
@@ -65,6 +67,15 @@ Muon::Muon(ParameterGroups parameters, MuonOptions options)
                        .wanted = "parameters with two dimensions",
                        .remedy = "set adamw_lr, such as 3e-4, to let AdamW update them, or use a separate "
                                  "optimizer for them"});
+}
+
+// Python's class has matrices only. Its default of adjust_lr_fn, None, means "original".
+TorchOptions Muon::python_options() const {
+  if (!std::ranges::all_of(parameters(), is_matrix)) return {};
+  TorchOptions options = python_options_of(options_);
+  options.erase("adamw_lr");
+  if (options_.adjust_lr_fn == "original") options["adjust_lr_fn"] = std::monostate();
+  return options;
 }
 
 void Muon::update_part(const Part& part) {

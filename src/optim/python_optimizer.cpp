@@ -1,14 +1,19 @@
 #include "kindling/optim/python_optimizer.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <map>
 
 #include "base/joined.h"
 #include "kindling/base/error.h"
+#include "kindling/base/json.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
+#include "kindling/base/suggest.h"
+#include "kindling/optim/lbfgs.h"
 #include "tensors/state_tensors.h"
 
 namespace kindling {
@@ -42,6 +47,8 @@ std::vector<double> numbers_of(const OptionValueOfPython& option) {
 
 std::string text_of_option(const OptionValueOfPython& option) {
   if (const bool* flag = std::get_if<bool>(&option)) return *flag ? "true" : "false";
+  if (const auto* text = std::get_if<std::string>(&option)) return json_string(*text);
+  if (std::holds_alternative<std::monostate>(option)) return "None";
   const std::string text = joined(numbers_of(option), ", ", number_text);
   return std::holds_alternative<std::vector<double>>(option) ? "[" + text + "]" : text;
 }
@@ -61,6 +68,21 @@ void put_momentum(TorchOptions& options, const Optimizer& optimizer) {
     std::get<std::vector<double>>(betas->second)[0] = optimizer.momentum();
 }
 
+bool is_same_option(const OptionValueOfPython& one, const OptionValueOfPython& other) {
+  const auto is_text = [](const auto& option) { return std::holds_alternative<std::string>(option); };
+  return is_text(one) || is_text(other) ? one == other : numbers_of(one) == numbers_of(other);
+}
+
+// A file has no entry where Python has None.
+TorchOptions without_none(TorchOptions options) {
+  std::erase_if(options,
+                [](const auto& option) { return std::holds_alternative<std::monostate>(option.second); });
+  if (const auto kind = options.find("adjust_lr_fn");
+      kind != options.end() && kind->second == OptionValueOfPython("original"))
+    options.erase(kind);  // the same as None
+  return options;
+}
+
 std::vector<std::string> differences_of_options(const TorchOptions& there, const TorchOptions& here) {
   std::vector<std::string> found;
   for (const auto& [name, value] : here) {
@@ -68,7 +90,7 @@ std::vector<std::string> differences_of_options(const TorchOptions& there, const
     if (is_in(kWithoutEffect, name) || (other == there.end() && is_in(kYounger, name))) continue;
     if (other == there.end())
       found.push_back("'" + name + "' is missing in the file");
-    else if (numbers_of(other->second) != numbers_of(value))
+    else if (!is_same_option(other->second, value))
       found.push_back("'" + name + "' is " + text_of_option(other->second) + " in the file and " +
                       text_of_option(value) + " here");
   }
@@ -105,7 +127,8 @@ void check_groups(const TorchOptimizerFile& file, const Optimizer& optimizer, co
                            .remedy = "create both optimizers with the same parameters; nothing was loaded"});
   if (optimizer.python_options().empty()) return;  // a custom rule
   for (std::size_t i = 0; i < file.groups.size(); ++i) {
-    const auto differences = differences_of_options(file.groups[i].options, options_of_group(optimizer, i));
+    const auto differences = differences_of_options(without_none(file.groups[i].options),
+                                                    without_none(options_of_group(optimizer, i)));
     if (!differences.empty())
       throw CheckpointError({.place = place + ", group " + std::to_string(i),
                              .found = joined(differences, ", "),
@@ -114,24 +137,115 @@ void check_groups(const TorchOptimizerFile& file, const Optimizer& optimizer, co
   }
 }
 
+// Values that LBFGS keeps as Python numbers and lists.
+using StateForms = std::map<std::string, TorchStateForm>;
+const StateForms& forms_of_lbfgs() {
+  using Form = TorchStateForm;
+  static const StateForms forms{
+      {"n_iter", Form::integer}, {"func_evals", Form::integer}, {"t", Form::real}, {"prev_loss", Form::real},
+      {"old_dirs", Form::list},  {"old_stps", Form::list},      {"ro", Form::list}};
+  return forms;
+}
+
+// The rows of a list, undefined for an empty one.
+at::Tensor rows_of(const TorchOptimizerEntry& entry, const StateDict& values) {
+  std::vector<at::Tensor> rows;
+  for (std::size_t i = 0; i < *entry.list_size; ++i) rows.push_back(values.tensors[entry.tensor + i].second);
+  return rows.empty() ? at::Tensor() : at::stack(rows);
+}
+
 at::Tensor value_of(const TorchOptimizerEntry& entry, const StateDict& values, const at::Tensor& parameter) {
-  const at::Tensor value =
-      entry.number ? at::scalar_tensor(*entry.number, at::kDouble) : values.tensors[entry.tensor].second;
+  const at::Tensor value = entry.list_size ? rows_of(entry, values)
+                           : entry.number  ? at::scalar_tensor(*entry.number, at::kDouble)
+                                           : values.tensors[entry.tensor].second;
+  if (!value.defined()) return value;
+  if (const auto form = forms_of_lbfgs().find(entry.name);
+      form != forms_of_lbfgs().end() || entry.name == "H_diag") {
+    const bool is_number = form != forms_of_lbfgs().end() && form->second != TorchStateForm::list;
+    return value.to(is_number ? at::kDouble : parameter.scalar_type());
+  }
   // Counts and products stay float32 whatever the parameter is.
   const bool is_own_scalar = entry.name == "step" || (value.dim() == 0 && parameter.dim() > 0);
   return value.to(is_own_scalar ? at::kFloat : parameter.scalar_type());
 }
 
-StateDict state_of(const TorchOptimizerFile& file, const Optimizer& optimizer) {
-  std::map<std::int64_t, std::size_t> places;  // in parameters(), by Python's numbers
-  for (const TorchOptimizerGroup& group : file.groups)
-    for (const std::int64_t number : group.parameters) places.emplace(number, places.size());
+// The places in Optimizer::parameters(), by the numbers in the file.
+using PlacesOfNumbers = std::map<std::int64_t, std::size_t>;
+
+// Finds the parameters of a group by their names, from the optimizer's parameter `begin` on.
+void match_names(const TorchOptimizerGroup& group, const Optimizer& optimizer, std::size_t begin,
+                 const std::string& place, PlacesOfNumbers& places) {
+  std::map<std::string, std::size_t> here;
+  for (std::size_t i = begin; i < begin + group.parameters.size(); ++i) here.emplace(optimizer.names()[i], i);
+  std::map<std::string, std::size_t> left = here;
+  std::vector<std::string> unknown;
+  for (std::size_t i = 0; i < group.names.size(); ++i) {
+    const auto found = left.find(group.names[i]);
+    if (found == left.end()) {
+      unknown.push_back(json_string(group.names[i]));  // or twice
+      continue;
+    }
+    places.emplace(group.parameters[i], found->second);
+    left.erase(found);
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, _] : here) names.push_back(json_string(name));
+  if (!unknown.empty())
+    throw CheckpointError({.place = place,
+                           .found = "its \"param_names\" have " + list_names(unknown),
+                           .wanted = "the names of the parameters here, " + list_names(names),
+                           .remedy =
+                               "name them alike, or remove \"param_names\" from each of \"param_groups\" in "
+                               "Python to match them by their order; nothing was loaded"});
+}
+
+// Matches the parameters by their names if the file and the optimizer have them, else by their order.
+PlacesOfNumbers places_of(const TorchOptimizerFile& file, const Optimizer& optimizer,
+                          const std::string& place) {
+  PlacesOfNumbers places;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < file.groups.size(); ++i) {
+    const TorchOptimizerGroup& group = file.groups[i];
+    if (!group.names.empty() && !optimizer.groups()[i].names.empty())
+      match_names(group, optimizer, begin, place + ", group " + std::to_string(i), places);
+    else
+      for (std::size_t j = 0; j < group.parameters.size(); ++j)
+        places.emplace(group.parameters[j], begin + j);
+    begin += group.parameters.size();
+  }
+  return places;
+}
+
+// L-BFGS keeps vectors of all parameters in their order.
+void check_flat_values(const TorchOptimizerFile& file, const StateDict& values, const Optimizer& optimizer,
+                       const PlacesOfNumbers& places, const std::string& place) {
+  const auto refuse = [&](const std::string& found, const std::string& wanted) {
+    throw CheckpointError({.place = place, .found = found, .wanted = wanted, .remedy = "nothing was loaded"});
+  };
+  std::int64_t all = 0;
+  for (const at::Tensor& parameter : optimizer.parameters()) all += parameter.numel();
+  for (const TorchOptimizerEntry& entry : file.state) {
+    if (!is_in(std::array{"d", "prev_flat_grad", "old_dirs", "old_stps"}, entry.name)) continue;
+    for (std::size_t i = 0; i < entry.list_size.value_or(1); ++i)
+      if (const at::Tensor& value = values.tensors[entry.tensor + i].second; value.numel() != all)
+        refuse("its \"" + entry.name + "\" has " + std::to_string(value.numel()) + " values",
+               std::to_string(all) + ", as the parameters have");
+    std::size_t next = 0;
+    for (const TorchOptimizerGroup& group : file.groups)
+      for (const std::int64_t number : group.parameters)
+        if (places.at(number) != next++) refuse("its parameters are in another order", "the order here");
+  }
+}
+
+StateDict state_of(const TorchOptimizerFile& file, const Optimizer& optimizer, const std::string& path) {
+  const PlacesOfNumbers places = places_of(file, optimizer, path);
   const StateDict values = read_state(WeightsFile(file.values));
+  check_flat_values(file, values, optimizer, places, path);
   StateDict state;
   for (const TorchOptimizerEntry& entry : file.state) {
     const std::size_t place = places.at(entry.parameter);
-    state.tensors.emplace_back(optimizer.names()[place] + "." + entry.name,
-                               value_of(entry, values, optimizer.parameters()[place]));
+    if (const at::Tensor value = value_of(entry, values, optimizer.parameters()[place]); value.defined())
+      state.tensors.emplace_back(optimizer.names()[place] + "." + entry.name, value);
   }
   return state;
 }
@@ -144,6 +258,7 @@ struct OptionVisitor {
   void operator()(const std::int64_t* value) const { options[name] = *value; }
   void operator()(const double* value) const { options[name] = *value; }
   void operator()(const std::vector<double>* values) const { options[name] = *values; }
+  void operator()(const std::string* value) const { options[name] = *value; }
   void operator()(const std::array<double, 2>* values) const {
     options[name] = std::vector<double>(values->begin(), values->end());
   }
@@ -151,7 +266,7 @@ struct OptionVisitor {
   void operator()(const std::optional<Value>* value) const {
     if (*value) (*this)(&**value);
   }
-  void operator()(const void*) const {}  // not a number
+  void operator()(const void*) const {}  // no option of Python's
 };
 
 }  // namespace
@@ -159,8 +274,9 @@ struct OptionVisitor {
 void load_python_optimizer(Optimizer& optimizer, const std::filesystem::path& path, const std::string& key) {
   const TorchOptimizerFile file = open_torch_optimizer(path, key);
   check_groups(file, optimizer, path.string());
+  const StateDict state = state_of(file, optimizer, path.string());
   try {
-    optimizer.load_state_dict(state_of(file, optimizer));
+    optimizer.load_state_dict(state);
   } catch (const CheckpointError& error) {
     ErrorParts parts = error.parts();
     parts.place = path.string() + ", " + parts.place;
@@ -188,7 +304,13 @@ void save_python_optimizer(const Optimizer& optimizer, const std::filesystem::pa
     if (const double initial = *optimizer.groups()[i].lr; initial != optimizer.lr(i))
       groups[i].options["initial_lr"] = initial;  // a schedule is active
   }
-  const HostTensors tensors(optimizer.state_dict());
+  StateDict saved = optimizer.state_dict();
+  const bool is_lbfgs = dynamic_cast<const Lbfgs*>(&optimizer) != nullptr;
+  if (is_lbfgs && !saved.tensors.empty())  // no direction yet, an empty list in Python
+    for (const char* name : {"old_dirs", "old_stps", "ro"})
+      if (const std::string full = optimizer.names()[0] + "." + name; saved.find(full) == nullptr)
+        saved.tensors.emplace_back(full, at::empty({0}));
+  const HostTensors tensors(saved);
   std::map<std::int64_t, std::vector<TensorToWrite>> state;
   for (TensorToWrite tensor : tensors.writes) {
     const std::size_t dot = tensor.name.rfind('.');
@@ -196,7 +318,7 @@ void save_python_optimizer(const Optimizer& optimizer, const std::filesystem::pa
     tensor.name.erase(0, dot + 1);
     state[number].push_back(std::move(tensor));
   }
-  write_torch_optimizer(path, groups, state);
+  write_torch_optimizer(path, groups, state, is_lbfgs ? forms_of_lbfgs() : StateForms());
 }
 
 TorchOptions python_options_of(const OptionSet& set) {

@@ -18,21 +18,28 @@
 // file is called. All functions throw CheckpointError.
 namespace kindling {
 
-// Options by Python's names: "lr", "betas".
-using TorchOptions = std::map<std::string, std::variant<bool, std::int64_t, double, std::vector<double>>>;
+// Options by Python's names: "lr", "betas", "line_search_fn". std::monostate is None, which files are
+// written with; reading skips it.
+using TorchOptions =
+    std::map<std::string,
+             std::variant<bool, std::int64_t, double, std::vector<double>, std::string, std::monostate>>;
 
 // One of "param_groups".
 struct TorchOptimizerGroup {
   std::vector<std::int64_t> parameters{};  // their numbers in "params"
-  TorchOptions options{};                  // only numbers and tuples of numbers are kept
+  // Numbers, also as tensors, tuples of them and texts; other options are not kept. A tensor has the
+  // value of the shortest decimal number that rounds to it in the tensor's type: 0.1, not 0.10000000149.
+  TorchOptions options{};
+  std::vector<std::string> names{};  // "param_names" of PyTorch 2.6 and newer; empty: there are none
 };
 
-// One value of "state", a tensor or a number.
+// One value of "state": a tensor, a number, or a list of tensors.
 struct TorchOptimizerEntry {
   std::int64_t parameter = 0;
   std::string name{};              // "exp_avg"
   std::optional<double> number{};  // absent: it is a tensor
-  std::size_t tensor = 0;          // its index in values.tensors()
+  std::size_t tensor = 0;          // its index in values.tensors(), or that of the first one of the list
+  std::optional<std::size_t> list_size{};  // absent: it is not a list
 };
 
 // A whole file: the values of the state, and the groups and names that they belong to.
@@ -49,11 +56,17 @@ KINDLING_API TorchOptimizerFile open_torch_optimizer(const std::filesystem::path
 KINDLING_API TorchOptimizerFile torch_optimizer_of_bytes(std::string bytes, const std::string& place,
                                                          const std::string& key = "");
 
+// How Python keeps a value of the state.
+enum class TorchStateForm { tensor, integer, real, list };
+
 // Writes a file for optimizer.load_state_dict(torch.load(path)): the tensors of each parameter, by its
 // number, under Python's names. No two tensors share a storage, because Python increments a step in place,
-// once for each parameter. Atomic and durable (write_file_atomically).
+// once for each parameter. `forms` has the names of the values that Python does not keep as tensors: numbers,
+// given as float64 scalars, and lists, given as tensors of their rows. Atomic and durable
+// (write_file_atomically).
 KINDLING_API void write_torch_optimizer(const std::filesystem::path& path,
                                         std::span<const TorchOptimizerGroup> groups,
-                                        const std::map<std::int64_t, std::vector<TensorToWrite>>& state);
+                                        const std::map<std::int64_t, std::vector<TensorToWrite>>& state,
+                                        const std::map<std::string, TorchStateForm>& forms = {});
 
 }  // namespace kindling

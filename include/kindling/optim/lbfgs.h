@@ -52,6 +52,7 @@ class KINDLING_API Lbfgs : public Optimizer {
   explicit Lbfgs(ParameterGroups parameters, LbfgsOptions options = {});
   bool needs_closure() const override { return true; }
   at::Tensor step_with(const Closure& closure) override;
+  TorchOptions python_options() const override;
 
  protected:
   void update(const Update& update) override;  // throws ConfigError: use step_with()

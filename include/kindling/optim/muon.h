@@ -60,6 +60,7 @@ class KINDLING_API Muon : public ForeachOptimizer {
   // Throws ConfigError that names the parameters that are not matrices.
   explicit Muon(ParameterGroups parameters, MuonOptions options = {});
   bool is_per_parameter() const override { return typeid(*this) == typeid(Muon); }
+  TorchOptions python_options() const override;  // none if AdamW updates some of the parameters
 
  protected:
   void update_part(const Part& part) override;

@@ -12,11 +12,12 @@
 // begun in one can be continued in the other. Both throw CheckpointError.
 namespace kindling {
 
-// Loads the state. Parameters are matched by their order, group by group, as in Python: both optimizers must
-// have been created with the same parameters in the same order. Throws, and changes nothing, for different
-// numbers of groups or parameters, different shapes, and options that differ from the file's, which identify
-// the kind of the optimizer. Learning rates are not loaded; a warning reports those that differ. `key` is the
-// dict entry of the optimizer: "optimizer" of {"model": …, "optimizer": …}.
+// Loads the state. Parameters are matched group by group: by name if the file has "param_names" (PyTorch 2.6
+// and newer, for an optimizer of named_parameters()) and the optimizer has names, else by their order, as in
+// Python. Throws, and changes nothing, for different numbers of groups or parameters, unknown names,
+// different shapes, and options that differ from the file's, which identify the kind of the optimizer.
+// Learning rates are not loaded; a warning reports those that differ. `key` is the dict entry of the
+// optimizer: "optimizer" of {"model": …, "optimizer": …}.
 KINDLING_API void load_python_optimizer(Optimizer& optimizer, const std::filesystem::path& path,
                                         const std::string& key = "");
 
@@ -25,7 +26,7 @@ KINDLING_API void load_python_optimizer(Optimizer& optimizer, const std::filesys
 // Optimizer::python_options().
 KINDLING_API void save_python_optimizer(const Optimizer& optimizer, const std::filesystem::path& path);
 
-// For Optimizer::python_options(): returns the numeric values of an option struct.
+// For Optimizer::python_options(): returns the numbers and texts of an option struct.
 KINDLING_API TorchOptions python_options_of(const OptionSet& options);
 template <OptionStruct Options>
 TorchOptions python_options_of(Options options) {

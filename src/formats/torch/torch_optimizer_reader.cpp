@@ -1,5 +1,10 @@
 #include "formats/torch/torch_optimizer_reader.h"
 
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -12,7 +17,9 @@ namespace kindling {
 namespace {
 
 constexpr std::string_view kStateKey = "state", kGroupsKey = "param_groups", kParametersKey = "params",
-                           kRateKey = "lr";
+                           kNamesKey = "param_names";
+// LBFGS's memory of a step's computation, which the next one writes before it reads.
+constexpr std::string_view kScratchState = "al";
 
 bool is_number(const PickleValue& value) {
   return value.kind == PickleValue::Kind::integer || value.kind == PickleValue::Kind::real;
@@ -21,12 +28,22 @@ double number_of(const PickleValue& value) {
   return value.kind == PickleValue::Kind::real ? value.real : static_cast<double>(value.integer);
 }
 
+// The shortest decimal number that rounds to the value: what a user has written.
+double as_written(float value) {
+  if (!std::isfinite(value)) return value;
+  char text[32];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, value);
+  double number = value;
+  std::from_chars(text, end, number);
+  return number;
+}
+
 class OptimizerReader {
  public:
   using Kind = PickleValue::Kind;
 
   explicit OptimizerReader(const TorchContainer& file)
-      : pickle_(*file.pickle), place_(file.place), tensors_(file) {}
+      : file_(file), pickle_(*file.pickle), place_(file.place), tensors_(file) {}
 
   OptimizerInPickle read(const std::string& key) {
     const PickleValue& dict = optimizer_at(key);
@@ -73,10 +90,48 @@ class OptimizerReader {
       read.parameters.push_back(number.integer);
     }
     for_each_named(pickle_, group, [&](std::string_view name, const PickleValue& value) {
-      if (name == kRateKey && value.kind == Kind::tensor)
-        refuse(where, "its lr is a tensor", "a number", "save it in Python with float(group[\"lr\"])");
-      take_option(read.options, std::string(name), value);
+      if (name == kNamesKey)
+        take_names(read, value, where);
+      else if (name != kParametersKey)
+        take_option(read.options, std::string(name), value);
     });
+  }
+
+  void take_names(TorchOptimizerGroup& group, const PickleValue& value, const std::string& where) const {
+    group.names.clear();
+    for (const PickleValue::Place place : value.items)
+      if (pickle_[place].kind == Kind::text) group.names.emplace_back(pickle_[place].text);
+    if (value.kind == Kind::none) return;
+    if (value.kind != Kind::list || group.names.size() != value.items.size() ||
+        group.names.size() != group.parameters.size())
+      refuse(where, "\"param_names\" is not a list of a text for each of \"params\"");
+  }
+
+  // Returns the value of a tensor of one number.
+  double number_in(const std::string& option, const PickleValue& value) const {
+    TorchTensorList one(file_);
+    one.add("of the option " + option, value);
+    const TorchTensor tensor = one.take()[0];
+    const std::size_t size = tensor.size_bytes();
+    std::array<char, 8> bytes{};
+    const auto as = [&]<class Number>(Number number) {
+      std::memcpy(&number, bytes.data(), sizeof number);
+      return number;
+    };
+    if (size != size_of(tensor.type) || size > bytes.size())
+      refuse("",
+             "the option " + quoted_key(option) + " is a tensor of " +
+                 std::to_string(size / size_of(tensor.type)) + " values",
+             "one number");
+    file_.storages->read(tensor.storage, tensor.offset * size, bytes.data(), size);
+    if (tensor.type == TensorType::float64) return as(double{});
+    if (tensor.type == TensorType::float32) return as_written(as(float{}));
+    if (tensor.type == TensorType::bfloat16)
+      return as_written(std::bit_cast<float>(std::uint32_t{as(std::uint16_t{})} << 16));
+    if (tensor.type == TensorType::int64) return static_cast<double>(as(std::int64_t{}));
+    refuse("",
+           "the option " + quoted_key(option) + " is a tensor of type " + std::string(name_of(tensor.type)),
+           "float64, float32, bfloat16 or int64");
   }
 
   void take_option(TorchOptions& options, const std::string& name, const PickleValue& value) const {
@@ -87,15 +142,20 @@ class OptimizerReader {
       options[name] = value.integer;
     else if (value.kind == Kind::real)
       options[name] = value.real;
-    else if ((value.kind == Kind::tuple || value.kind == Kind::list) && name != kParametersKey)
+    else if (value.kind == Kind::tensor)
+      options[name] = number_in(name, value);
+    else if (value.kind == Kind::text)
+      options[name] = std::string(value.text);
+    else if (value.kind == Kind::tuple || value.kind == Kind::list)
       take_numbers(options, name, value);
   }
 
   void take_numbers(TorchOptions& options, const std::string& name, const PickleValue& values) const {
     std::vector<double> numbers;
     for (const PickleValue::Place place : values.items) {
-      if (!is_number(pickle_[place])) return;
-      numbers.push_back(number_of(pickle_[place]));
+      const bool is_tensor = pickle_[place].kind == Kind::tensor;
+      if (!is_tensor && !is_number(pickle_[place])) return;
+      numbers.push_back(is_tensor ? number_in(name, pickle_[place]) : number_of(pickle_[place]));
     }
     options[name] = std::move(numbers);
   }
@@ -109,19 +169,25 @@ class OptimizerReader {
     for_each_named(pickle_, values, [&](std::string_view name, const PickleValue& value) {
       TorchOptimizerEntry entry{.parameter = parameter.integer, .name = std::string(name)};
       if (value.kind == Kind::none) return;  // PyTorch before 2.0 stores None before the first momentum
-      if (value.kind == Kind::tensor) {
-        entry.tensor = tensors_.size();
+      if (name == kScratchState && value.kind == Kind::list) return;
+      entry.tensor = tensors_.size();
+      if (value.kind == Kind::list) {
+        entry.list_size = value.items.size();
+        for (std::size_t i = 0; i < value.items.size(); ++i)
+          tensors_.add(number + "." + entry.name + "." + std::to_string(i), pickle_[value.items[i]]);
+      } else if (value.kind == Kind::tensor) {
         tensors_.add(number + "." + entry.name, value);
       } else if (is_number(value)) {
         entry.number = number_of(value);
       } else {
         refuse(where, "its state " + quoted_key(name) + " is " + described(pickle_, value),
-               "a tensor or a number");
+               "a tensor, a number or a list of tensors");
       }
       found_.state.push_back(std::move(entry));
     });
   }
 
+  const TorchContainer& file_;
   const Pickle& pickle_;
   const std::string& place_;
   TorchTensorList tensors_;

@@ -58,8 +58,32 @@ std::string pickled_option(const TorchOptions::mapped_type& option) {
       for (const double value : values) items += pickled_real(value);
       return items + "t";
     }
+    std::string operator()(const std::string& value) const { return pickled_text(value); }
+    std::string operator()(std::monostate) const { return "N"; }
   };
   return std::visit(Visitor(), option);
+}
+
+// Returns the instructions for one value of a state, and adds its storages.
+std::string pickled_state(const TensorToWrite& tensor, TorchStateForm form, Storages& storages) {
+  const auto pickled = [&](const TensorToWrite& one) {
+    storages.emplace_back(static_cast<const char*>(one.data), one.size_bytes);
+    return pickled_tensor_of(one, storages.size() - 1);
+  };
+  if (form == TorchStateForm::tensor) return pickled(tensor);
+  if (form == TorchStateForm::list) {
+    std::string rows = "](";
+    TensorToWrite row{.type = tensor.type, .shape = {tensor.shape.begin() + 1, tensor.shape.end()}};
+    row.size_bytes = tensor.shape[0] == 0 ? 0 : tensor.size_bytes / static_cast<std::size_t>(tensor.shape[0]);
+    for (std::int64_t i = 0; i < tensor.shape[0]; ++i) {
+      row.data = static_cast<const char*>(tensor.data) + static_cast<std::size_t>(i) * row.size_bytes;
+      rows += pickled(row);
+    }
+    return rows + "e";
+  }
+  const double number = *static_cast<const double*>(tensor.data);
+  return form == TorchStateForm::real ? pickled_real(number)
+                                      : pickled_integer(static_cast<std::int64_t>(number));
 }
 
 }  // namespace
@@ -79,15 +103,17 @@ void write_torch_file(const std::filesystem::path& path, std::span<const TensorT
 }
 
 void write_torch_optimizer(const std::filesystem::path& path, std::span<const TorchOptimizerGroup> groups,
-                           const std::map<std::int64_t, std::vector<TensorToWrite>>& state) {
+                           const std::map<std::int64_t, std::vector<TensorToWrite>>& state,
+                           const std::map<std::string, TorchStateForm>& forms) {
   Storages storages;
   std::string pickle = "\x80\x02}(" + pickled_text("state") + "}(";
   for (const auto& [parameter, tensors] : state) {
     check_to_write(tensors);
     pickle += pickled_integer(parameter) + "}(";
     for (const TensorToWrite& tensor : tensors) {
-      pickle += pickled_text(tensor.name) + pickled_tensor_of(tensor, storages.size());
-      storages.emplace_back(static_cast<const char*>(tensor.data), tensor.size_bytes);
+      const auto form = forms.find(tensor.name);
+      pickle += pickled_text(tensor.name) +
+                pickled_state(tensor, form == forms.end() ? TorchStateForm::tensor : form->second, storages);
     }
     pickle += "u";
   }

@@ -148,11 +148,14 @@ TEST(TorchOptimizerFile, RefusesInvalidState) {
   EXPECT_EQ(found(dict("weight", "}")), "x.pt, \"state\": it has a key that is not a parameter's number");
   EXPECT_EQ(found(number_key(0, pickled_tensor())),
             "x.pt, parameter 0: its state is a tensor; expected: a dict");
-  EXPECT_EQ(found(number_key(1, dict("old_dirs", "]"))),
-            "x.pt, parameter 1: its state \"old_dirs\" is a list; expected: a tensor or a number");
+  EXPECT_EQ(found(number_key(1, dict("old_dirs", "}"))),
+            "x.pt, parameter 1: its state \"old_dirs\" is a dict; expected: a tensor, a number or a list of "
+            "tensors");
   EXPECT_EQ(found("}(" + integer(0) + "}" + integer(0) + "}u"), "x.pt, parameter 0: its state appears twice");
   EXPECT_EQ(found("}", torch_bytes::text("lr") + pickled_tensor()),
-            "x.pt, group 0: its lr is a tensor; expected: a number");
+            "x.pt: the option \"lr\" is a tensor of 6 values; expected: one number");
+  EXPECT_EQ(found("}", torch_bytes::text("param_names") + "](" + torch_bytes::text("w") + "e"),
+            "x.pt, group 0: \"param_names\" is not a list of a text for each of \"params\"");
   EXPECT_EQ(found("}", torch_bytes::text("params") + "]"), "(no error)");  // the last one counts
   const std::string twice = "}(" + torch_bytes::text("state") + "}" + torch_bytes::text("param_groups") +
                             "](" + dict("params", "](" + integer(0) + integer(0) + "e") + "eu";
