@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -88,6 +89,13 @@ void InputFile::read(std::size_t offset, void* out, std::size_t size) const {
     offset += static_cast<std::size_t>(got);
     size -= static_cast<std::size_t>(got);
   }
+}
+
+std::shared_ptr<char> InputFile::map() const {
+  if (size_ == 0) return nullptr;
+  void* const bytes = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file_->get(), 0);
+  if (bytes == MAP_FAILED) return nullptr;
+  return {static_cast<char*>(bytes), [size = size_](char* begin) { ::munmap(begin, size); }};
 }
 
 }  // namespace kindling

@@ -1,6 +1,8 @@
+#include <ATen/ops/from_blob.h>
 #include <torch/nn/module.h>
 
 #include <cstring>
+#include <memory>
 #include <set>
 
 #include "checkpoint/checkpoint_file.h"
@@ -77,6 +79,12 @@ SafetensorsFile open_training_state(const std::filesystem::path& path) {
   return file;
 }
 
+// A tensor whose memory is a part of a mapped file, and keeps it.
+at::Tensor tensor_in(const std::shared_ptr<char>& mapped, const WeightsFile::Entry& entry) {
+  return at::from_blob(
+      mapped.get(), entry.shape, [mapped](void*) {}, at::dtype(scalar_type_of(entry.type)));
+}
+
 }  // namespace
 
 HostTensors::HostTensors(const StateDict& state) {
@@ -95,11 +103,18 @@ StateDict read_state(const WeightsFile& file) {
   for (std::size_t i = 0; i < file.entries().size(); ++i) {
     const WeightsFile::Entry& entry = file.entries()[i];
     const std::size_t first = entry.first_alike;
+    const std::shared_ptr<char> mapped = first == i ? file.mapped(i) : nullptr;
     state.tensors.emplace_back(entry.name, first < i ? state.tensors[first].second
+                                           : mapped  ? tensor_in(mapped, entry)
                                                      : at::empty(entry.shape, scalar_type_of(entry.type)));
-    if (first == i) file.read(i, state.tensors[i].second.mutable_data_ptr());
+    if (first == i && !mapped) file.read(i, state.tensors[i].second.mutable_data_ptr());
   }
   return state;
+}
+
+StateDict read_or_map_state(WeightsFile file) {
+  file.map_large_files();
+  return read_state(file);
 }
 
 std::string state_bytes(const StateDict& state) {
@@ -122,7 +137,7 @@ void save_safetensors(const StateDict& state, const std::filesystem::path& path)
 
 StateDict load_safetensors(const std::filesystem::path& path) {
   require_path(path, "load_safetensors");
-  return read_state(WeightsFile(SafetensorsFile(path)));
+  return read_or_map_state(WeightsFile(SafetensorsFile(path)));
 }
 
 void save_torch(const StateDict& state, const std::filesystem::path& path) {
@@ -131,7 +146,7 @@ void save_torch(const StateDict& state, const std::filesystem::path& path) {
 
 StateDict load_state_file(const std::filesystem::path& path, const std::string& key) {
   require_path(path, "load_state_file");
-  return read_state(WeightsFile::open(path, key));
+  return read_or_map_state(WeightsFile::open(path, key));
 }
 
 void save_checkpoint(const StateDict& state, const std::filesystem::path& path) {

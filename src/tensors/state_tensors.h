@@ -41,6 +41,9 @@ StateDict state_of_bytes(const std::string& bytes, const std::string& place);
 // Reads to the CPU; entries with the same values become one tensor.
 StateDict read_state(const WeightsFile& file);
 
+// The same, without a copy of large safetensors files that have no checksums: see load_safetensors().
+StateDict read_or_map_state(WeightsFile file);
+
 // A copy of a state in host memory, independent of later changes of the state. The next copy reuses the
 // memory where names, shapes and dtypes are the same.
 class StateCopy {

@@ -147,6 +147,25 @@ void WeightsFile::add_aliases() {
   }
 }
 
+void WeightsFile::map_large_files() {
+  constexpr std::size_t kLargeBytes = std::size_t{1} << 24;
+  for (const File& file : files_) {
+    const auto* safetensors = std::get_if<SafetensorsFile>(&file);
+    std::size_t bytes = 0;
+    if (safetensors != nullptr && !safetensors->has_checksums())
+      for (const TensorEntry& entry : safetensors->index().tensors) bytes += entry.end - entry.begin;
+    maps_.push_back(bytes < kLargeBytes ? nullptr : safetensors->map());
+  }
+}
+
+std::shared_ptr<char> WeightsFile::mapped(std::size_t place) const {
+  const auto [file, tensor] = places_[place];
+  if (maps_.empty() || !maps_[file]) return nullptr;
+  const TensorEntry& entry = std::get<SafetensorsFile>(files_[file]).index().tensors[tensor];
+  if (entry.begin == entry.end || entry.begin % size_of(entry.type) != 0) return nullptr;
+  return {maps_[file], maps_[file].get() + entry.begin};
+}
+
 void WeightsFile::read(std::size_t place, void* out) const {
   const auto [file, tensor] = places_[place];
   if (const auto* torch_file = std::get_if<TorchFile>(&files_[file]))

@@ -271,6 +271,51 @@ TEST(StateDict, HasTheValuesOfLazyViewsInItsFiles) {
   }
 }
 
+double anonymous_mebibytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssAnon:")) return std::stod(line.substr(8)) / 1024;
+  return 0;
+}
+
+// 32 MiB, as Python writes them.
+TEST(StateDict, MapsALargeFileWithoutChecksums) {
+  const Scratch scratch;
+  const std::filesystem::path file = scratch / "w.safetensors";
+  const at::Tensor values = at::arange(1 << 22, at::kFloat);
+  const auto write = [&](const at::Tensor& tensor) {
+    const TensorToWrite entries[] = {
+        {"a", TensorType::float32, {1 << 22}, tensor.const_data_ptr(), tensor.nbytes()},
+        {"b", TensorType::float32, {1 << 11, 1 << 11}, tensor.const_data_ptr(), tensor.nbytes()}};
+    write_safetensors(file, entries, {});
+  };
+  write(values);
+  const double before = anonymous_mebibytes();
+  const StateDict state = load_safetensors(file), other = load_state_file(file);
+  EXPECT_TRUE(state.find("a")->equal(values));
+  EXPECT_TRUE(state.find("b")->equal(values.view({1 << 11, 1 << 11})));
+  EXPECT_LT(anonymous_mebibytes() - before, 8);  // a copy takes 32
+  state.find("a")->fill_(1);
+  EXPECT_TRUE(other.find("a")->equal(values));  // private, and not written to the file
+  EXPECT_TRUE(load_state_file(file).find("a")->equal(values));
+  write(-values);
+  EXPECT_TRUE(other.find("b")->equal(values.view({1 << 11, 1 << 11})));  // of the file that was replaced
+  EXPECT_TRUE(load_safetensors(file).find("a")->equal(-values));
+}
+
+TEST(StateDict, CopiesTensorsThatAreNotAligned) {
+  const Scratch scratch;
+  const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                             R"("b":{"dtype":"F32","shape":[4194304],"data_offsets":[1,16777217]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  bytes += header + "x" + std::string(std::size_t{1} << 24, '\0');
+  write_file_atomically(scratch / "w.safetensors", bytes);
+  const at::Tensor b = *load_safetensors(scratch / "w.safetensors").find("b");
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b.const_data_ptr()) % 4, 0u);
+  EXPECT_EQ(b.count_nonzero().item<std::int64_t>(), 0);
+}
+
 TEST(LoadWeights, WritesTheValuesOfLazyViews) {
   struct Views : torch::nn::Module {
     Views() { negative = register_buffer("negative", at::_neg_view(at::zeros({4}))); }

@@ -29,6 +29,11 @@ class KINDLING_API InputFile {
   std::size_t size() const noexcept { return size_; }  // bytes, when it was opened
   // Copies `size` bytes from `offset` on. Throws if the file ends before that.
   void read(std::size_t offset, void* out, std::size_t size) const;
+  // Returns the bytes as private memory, which outlives this object: the system reads a page when it is first
+  // used, and does not write changes to the file. The file may be replaced or deleted meanwhile, but not
+  // changed or shortened in place: the system ends a process that uses a page beyond the new end. Returns
+  // nullptr if the file cannot be mapped.
+  std::shared_ptr<char> map() const;
 
  private:
   std::filesystem::path path_;

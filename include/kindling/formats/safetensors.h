@@ -87,6 +87,9 @@ class KINDLING_API SafetensorsFile {
   // Copies the values of an entry of the index: entry.end - entry.begin bytes, little-endian, in row-major
   // order. If the file has checksums, throws for values that do not match.
   void read(const TensorEntry& entry, void* out) const;
+  // Returns the whole file as InputFile::map() does, with an entry's values from entry.begin on; checks
+  // nothing.
+  std::shared_ptr<char> map() const;
   // True if the file has checksums: opening it has checked the header, and every read() checks its values.
   bool has_checksums() const noexcept { return index_.has_checksums; }
   // Reads all values to check them; throws as read() does. Does nothing for a file without checksums.

@@ -85,6 +85,10 @@ KINDLING_API StateDict renamed(const StateDict& state, const LoadOptions& option
 // are read to the CPU. A file has checksums in two entries of its metadata, which are not part of
 // StateDict::metadata; loading verifies them. All functions here throw CheckpointError; an existing file is
 // replaced atomically.
+// Like Python's load_file(), loading a file of at least 16 MiB without checksums, such as one that Python has
+// written, maps it into memory: a page is read when it is first used, and changes of the tensors do not reach
+// the file. While such tensors exist, replace the file as a whole or delete it, but do not overwrite it in
+// place.
 KINDLING_API void save_safetensors(const StateDict& state, const std::filesystem::path& path);
 KINDLING_API StateDict load_safetensors(const std::filesystem::path& path);
 

@@ -25,9 +25,9 @@
 #include "kindling/base/suggest.h"
 #include "kindling/data/split.h"
 #include "kindling/formats/npy.h"
-#include "kindling/tensors/state_dict.h"
 #include "tensors/scalar_types.h"
 #include "tensors/shape_text.h"
+#include "tensors/state_tensors.h"
 
 namespace kindling {
 namespace {
@@ -102,7 +102,7 @@ NamedArrays arrays_in(const fs::path& file, const char* key, const std::set<std:
     return arrays;
   }
   if (extension == ".safetensors" || extension == ".pt" || extension == ".pth")
-    return load_state_file(file).tensors;
+    return read_state(WeightsFile::open(file)).tensors;  // a copy: the file may change during the run
   throw ConfigError({.place = std::string("data.") + key,
                      .found = file.string() + " ends with '" + extension + "'",
                      .wanted = kFileKind});

@@ -371,6 +371,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
 
 const std::filesystem::path& SafetensorsFile::path() const noexcept { return file_->path(); }
 
+std::shared_ptr<char> SafetensorsFile::map() const { return file_->map(); }
+
 void SafetensorsFile::read(const TensorEntry& entry, void* out) const {
   with_errors_as<CheckpointError>([&] {
     if (entry.checksum.empty()) return file_->read(entry.begin, out, entry.end - entry.begin);
