@@ -10,10 +10,12 @@
 #include <optional>
 #include <unordered_set>
 
+#include "device/random_state.h"
 #include "kindling/data/input_transform.h"
-#include "kindling/nn/evaluation_guard.h"
 #include "nn/layer_name.h"
+#include "nn/scoped_model_state.h"
 #include "tensors/module_tree.h"
+#include "tensors/state_fit.h"
 
 namespace kindling {
 namespace {
@@ -74,12 +76,23 @@ void count_parameters(LayerRow& row, const torch::nn::Module& layer, CountedTens
   }
 }
 
+// Runs the model without a lasting effect on buffers and random numbers. The first run of lazy layers draws
+// their initial weights, so random numbers continue after it.
+ShapesByName run_for_shapes(Module& model, const Batch& batch) {
+  const at::Tensor& first = batch.tensors().front();
+  std::optional<RandomStateGuard> random_state;
+  if (layers_without_shape(model).empty()) random_state.emplace(first.device());
+  const ScopedModelState state(model, ScopedModelState::Extent::buffers,
+                               ScopedModelState::HiddenStates::of_evaluation);
+  model.eval();
+  model.forward_inputs(batch);
+  return shapes_of(model, first);
+}
+
 }  // namespace
 
 std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
-  const EvaluationGuard evaluation(model);
-  model.forward_inputs(batch);
-  const ShapesByName shapes = shapes_of(model, batch.tensors().front());
+  const ShapesByName shapes = run_for_shapes(model, batch);
 
   std::vector<LayerRow> rows;
   CountedTensors counted;

@@ -27,6 +27,41 @@ std::string layer_text(const std::vector<LayerRow>& rows) {
 class LayerSummary : public OnDevice {};
 KINDLING_RUN_ON_DEVICES(LayerSummary);
 
+// Counts its calls and draws noise in both modes.
+struct CountingNet : Classifier {
+  explicit CountingNet(bool is_lazy) {
+    if (is_lazy)
+      lazy = register_module("lazy", LazyLinear(3));
+    else
+      linear = register_module("linear", torch::nn::Linear(4, 3));
+    calls = register_buffer("calls", at::zeros({}, at::kLong));
+  }
+  at::Tensor forward(const at::Tensor& input) override {
+    calls.add_(1);
+    const at::Tensor output = lazy ? lazy->forward(input) : linear->forward(input);
+    return output + at::rand_like(output);
+  }
+  LazyLinear lazy{nullptr};
+  torch::nn::Linear linear{nullptr};
+  at::Tensor calls;
+};
+
+TEST_P(LayerSummary, LeavesBuffersAndRandomNumbers) {
+  for (const bool is_lazy : {false, true}) {
+    const auto model = std::make_shared<CountingNet>(is_lazy);
+    move_to(*model, device_);
+    if (is_lazy) model->layer_summary({2, 4});  // draws the weights
+    at::manual_seed(3);
+    const at::Tensor next = at::rand({3}, at::device(device_));
+    at::manual_seed(3);
+    model->train();
+    model->layer_summary({2, 4});
+    EXPECT_EQ(model->calls.item<std::int64_t>(), 0);
+    EXPECT_TRUE(at::equal(at::rand({3}, at::device(device_)), next));
+    EXPECT_TRUE(model->is_training());
+  }
+}
+
 TEST_P(LayerSummary, ListsEveryLayerOfAShape) {
   const auto lenet = std::make_shared<Lenet>();
   move_to(*lenet, device_);
