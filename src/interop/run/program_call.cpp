@@ -264,6 +264,14 @@ void copy_group_norm_arguments(torch::jit::Stack& stack) {
     if (stack[i].isTensor() && stack[i].toTensor().defined()) stack[i] = stack[i].toTensor().contiguous();
 }
 
+// Operators that may return an argument or a view of it, although their schema does not say so.
+bool returns_undeclared_view(std::string_view name) {
+  static const std::set<std::string_view> names{
+      "alpha_dropout", "atleast_1d",      "atleast_2d", "atleast_3d", "broadcast_tensors",    "dropout",
+      "einsum",        "feature_dropout", "meshgrid",   "type_as",    "feature_alpha_dropout"};
+  return names.contains(name);
+}
+
 }  // namespace
 
 ProgramCall::ProgramCall(const ProgramNode& node, ProgramNames& names)
@@ -376,6 +384,37 @@ void ProgramCall::name_results(const ProgramNode& node, ProgramNames& names) {
     else if (!std::holds_alternative<std::monostate>(output.value))
       refuse_call(place_, "the type of a result differs from the schema of the operator");
   }
+}
+
+std::vector<std::size_t> ProgramCall::written_values() const {
+  std::vector<std::size_t> written;
+  if (!operator_ || is_skipped_in_evaluation_) return written;
+  const auto& schema = operator_->schema().arguments();
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    if (schema[i].alias_info() == nullptr || !schema[i].alias_info()->isWrite()) continue;
+    const std::vector<std::size_t> values = arguments_[i].values();
+    written.insert(written.end(), values.begin(), values.end());
+  }
+  return written;
+}
+
+std::vector<std::size_t> ProgramCall::viewed_values() const {
+  std::vector<std::size_t> viewed;
+  if (!operator_) return viewed;
+  const bool is_undeclared = returns_undeclared_view(name_);
+  const auto& schema = operator_->schema().arguments();
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    if (schema[i].alias_info() == nullptr && !is_undeclared) continue;
+    const std::vector<std::size_t> values = arguments_[i].values();
+    viewed.insert(viewed.end(), values.begin(), values.end());
+  }
+  return viewed;
+}
+
+std::vector<std::size_t> ProgramCall::results() const {
+  std::vector<std::size_t> all;
+  for (const std::vector<std::size_t>& result : results_) all.insert(all.end(), result.begin(), result.end());
+  return all;
 }
 
 void ProgramCall::run(ProgramState& state, bool in_evaluation, torch::jit::Stack& stack) const {

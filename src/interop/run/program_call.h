@@ -34,6 +34,12 @@ class ProgramCall {
   // In evaluation mode, returns its first argument unchanged.
   void skip_in_evaluation() noexcept { is_skipped_in_evaluation_ = true; }
 
+  // The values that it modifies in place in evaluation mode.
+  std::vector<std::size_t> written_values() const;
+  // The values whose memory its results may share, if it is such an operator.
+  std::vector<std::size_t> viewed_values() const;
+  std::vector<std::size_t> results() const;
+
   const std::string& operator_name() const noexcept {
     return name_;
   }  // "add_", empty for functions of numbers

@@ -21,6 +21,12 @@ ProgramDevice home_of(const ExportedProgram& program) {
   return {};
 }
 
+// Returns "net.1" for "net.1.weight", and "" for a tensor of the model itself.
+std::string owner_of(const std::string& target) {
+  const std::size_t dot = target.rfind('.');
+  return dot == std::string::npos ? "" : target.substr(0, dot);
+}
+
 }  // namespace
 
 ProgramRunner::ProgramRunner(const ExportedProgram& program) : inputs_(program) {
@@ -67,7 +73,9 @@ void ProgramRunner::add_outputs(const ExportedProgram& program, ProgramNames& na
                              .found = "the program modifies the parameter " + json_string(output.target),
                              .wanted = "parameters that only an optimizer modifies"});
     if (output.kind == Kind::buffer_mutation || output.kind == Kind::user_input_mutation)
-      mutations_.push_back({names.use(tensor->name, ProgramNames::Kind::tensor), value_of_target(output)});
+      mutations_.push_back({.from = names.use(tensor->name, ProgramNames::Kind::tensor),
+                            .to = value_of_target(output),
+                            .layer = {}});
     else if (tensor != nullptr)
       outputs_.push_back(ProgramOperand::of_number(output.argument, names));
   }
@@ -88,13 +96,14 @@ void ProgramRunner::skip_counters(const ExportedProgram& program, const ProgramN
       call.skip_in_evaluation();
 }
 
-// Returns the layer recorded in the file, or else that of the first weight among the arguments of a call.
+// Finds the layers of calls with a training mode and of weights that the program modifies. The layer of a
+// call is recorded in the file, or else that of the first weight among its arguments.
 void ProgramRunner::find_layers(const ExportedProgram& program, const ProgramNames& names) {
   std::map<std::size_t, std::string> layers_of_weights;
   for (const ProgramInput& input : program.inputs)
-    if (const auto* name = std::get_if<TensorName>(&input.argument.value))
-      layers_of_weights[names.find(name->name)->number] =
-          input.target.substr(0, std::min(input.target.rfind('.'), input.target.size()));
+    if (const auto* name = std::get_if<TensorName>(&input.argument.value);
+        name != nullptr && input.kind != ProgramInput::Kind::user)
+      layers_of_weights[names.find(name->name)->number] = owner_of(input.target);
   const auto layer_of = [&](std::size_t call) {
     if (!program.nodes[call].layer.empty()) return program.nodes[call].layer;
     for (const ProgramOperand& argument : calls_[call].arguments())
@@ -104,14 +113,35 @@ void ProgramRunner::find_layers(const ExportedProgram& program, const ProgramNam
     return std::string();
   };
   std::map<std::string, std::size_t> numbers;
-  for (std::size_t i = 0; i < calls_.size(); ++i) {
-    layer_of_call_.push_back(program.nodes.size());
-    if (!calls_[i].depends_on_mode()) continue;
-    const std::string layer = layer_of(i);
+  const auto number_of = [&](const std::string& layer) {
     const auto [known, is_new] = numbers.emplace(layer, layers_.size());
     if (is_new) layers_.push_back(layer);
-    layer_of_call_.back() = known->second;
+    return known->second;
+  };
+  for (std::size_t i = 0; i < calls_.size(); ++i)
+    layer_of_call_.push_back(calls_[i].depends_on_mode() ? number_of(layer_of(i)) : program.nodes.size());
+  const std::vector<bool> is_modified = find_modified();
+  for (std::size_t i = 0; i < weights_.size(); ++i)
+    if (is_modified[i]) modified_.push_back({i, number_of(layers_of_weights.at(weights_[i]))});
+  for (Mutation& mutation : mutations_)
+    if (const auto weight = layers_of_weights.find(mutation.to); weight != layers_of_weights.end())
+      mutation.layer = number_of(weight->second);
+}
+
+// Finds the weights that calls modify in place, directly or through views, in evaluation mode.
+std::vector<bool> ProgramRunner::find_modified() const {
+  std::vector<std::set<std::size_t>> memory(num_values_);  // by value: the weights whose memory it may share
+  for (std::size_t i = 0; i < weights_.size(); ++i) memory[weights_[i]].insert(i);
+  std::vector<bool> is_modified(weights_.size());
+  for (const ProgramCall& call : calls_) {
+    std::set<std::size_t> viewed;
+    for (const std::size_t value : call.viewed_values())
+      viewed.insert(memory[value].begin(), memory[value].end());
+    for (const std::size_t result : call.results()) memory[result].insert(viewed.begin(), viewed.end());
+    for (const std::size_t value : call.written_values())
+      for (const std::size_t weight : memory[value]) is_modified[weight] = true;
   }
+  return is_modified;
 }
 
 // Weights and inputs are not released, because others hold them anyway.
@@ -129,6 +159,19 @@ bool ProgramRunner::is_in_training_mode() const noexcept {
   return std::ranges::any_of(calls_, &ProgramCall::is_in_training_mode);
 }
 
+// Layers in evaluation mode modify copies of their tensors. Tied tensors have one copy.
+void ProgramRunner::protect_weights(ProgramState& state, std::span<const at::Tensor> weights,
+                                    std::span<const torch::nn::Module* const> layers) const {
+  for (const auto& [modified, layer] : modified_) {
+    const at::Tensor& original = weights[modified];
+    if (layers[layer]->is_training() || !state.values[weights_[modified]].toTensor().is_same(original))
+      continue;
+    const at::Tensor copy = original.clone();
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      if (weights[i].is_same(original)) state.values[weights_[i]] = copy;
+  }
+}
+
 std::vector<at::Tensor> ProgramRunner::run(std::span<const at::Tensor> weights,
                                            std::span<const at::Tensor> inputs,
                                            std::span<const torch::nn::Module* const> layers) const {
@@ -136,6 +179,7 @@ std::vector<at::Tensor> ProgramRunner::run(std::span<const at::Tensor> weights,
   ProgramState state{.values = std::vector<c10::IValue>(num_values_)};
   if (!inputs.empty() || !weights.empty()) state.device = (inputs.empty() ? weights : inputs)[0].device();
   for (std::size_t i = 0; i < weights_.size(); ++i) state.values[weights_[i]] = weights[i];
+  protect_weights(state, weights, layers);
   for (std::size_t i = 0; i < input_values_.size(); ++i) state.values[input_values_[i]] = inputs[i];
   torch::jit::Stack stack;
   for (std::size_t i = 0; i < calls_.size(); ++i) {
@@ -148,7 +192,8 @@ std::vector<at::Tensor> ProgramRunner::run(std::span<const at::Tensor> weights,
     }
     for (const std::size_t value : released_[i]) state.values[value] = c10::IValue();
   }
-  for (const auto& [from, to] : mutations_) {
+  for (const auto& [from, to, layer] : mutations_) {
+    if (layer && !layers[*layer]->is_training()) continue;
     const at::NoGradGuard no_grad;
     state.values[to].toTensor().copy_(state.values[from].toTensor());
   }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,12 +24,14 @@ class ProgramRunner {
   // Throws CheckpointError for a program that cannot be run.
   explicit ProgramRunner(const ExportedProgram& program);
 
-  // The names of layers whose calls have a training mode, such as "net.1"; "" is the whole model.
+  // The names of layers whose calls have a training mode or whose tensors the program modifies, such as
+  // "net.1"; "" is the whole model.
   const std::vector<std::string>& layers() const noexcept { return layers_; }
 
   // `weights`: parameters, buffers and constants, in the order of program.inputs, on one device. `inputs`:
-  // the tensors of the user, in order. `layers`: modules that determine the mode of each of layers(). Throws
-  // DataError for inputs that the program was not exported for. Thread-safe.
+  // the tensors of the user, in order. `layers`: modules that determine the mode of each of layers(). The
+  // program modifies tensors of layers in training mode only, and copies of the others. Throws DataError for
+  // inputs that the program was not exported for. Thread-safe.
   std::vector<at::Tensor> run(std::span<const at::Tensor> weights, std::span<const at::Tensor> inputs,
                               std::span<const torch::nn::Module* const> layers) const;
 
@@ -39,12 +42,20 @@ class ProgramRunner {
 
  private:
   struct Mutation {
-    std::size_t from, to;  // values
+    std::size_t from, to;              // values
+    std::optional<std::size_t> layer;  // in layers_, of a weight
+  };
+  struct ModifiedWeight {
+    std::size_t weight;  // in weights_
+    std::size_t layer;   // in layers_
   };
   void add_inputs(const ExportedProgram& program, ProgramNames& names);
   void add_outputs(const ExportedProgram& program, ProgramNames& names);
   void skip_counters(const ExportedProgram& program, const ProgramNames& names);
   void find_layers(const ExportedProgram& program, const ProgramNames& names);
+  std::vector<bool> find_modified() const;
+  void protect_weights(ProgramState& state, std::span<const at::Tensor> weights,
+                       std::span<const torch::nn::Module* const> layers) const;
   void note_last_uses(const ProgramNames& names);
 
   std::size_t num_values_ = 0;
@@ -57,6 +68,7 @@ class ProgramRunner {
   std::vector<std::vector<std::size_t>> released_;  // by call: values that no later call uses
   std::vector<ProgramOperand> outputs_;
   std::vector<Mutation> mutations_;
+  std::vector<ModifiedWeight> modified_;  // in place
 };
 
 }  // namespace kindling

@@ -205,6 +205,14 @@ std::optional<std::size_t> ProgramOperand::value() const noexcept {
   return kind_ == Kind::value ? std::optional(value_) : std::nullopt;
 }
 
+std::vector<std::size_t> ProgramOperand::values() const {
+  std::vector<std::size_t> found;
+  if (kind_ == Kind::value) found.push_back(value_);
+  for (const ProgramOperand& item : items_)
+    if (item.kind_ == Kind::value) found.push_back(item.value_);
+  return found;
+}
+
 c10::IValue ProgramOperand::get(const ProgramState& state) const {
   switch (kind_) {
     case Kind::constant:

@@ -67,6 +67,8 @@ class ProgramOperand {
   const c10::IValue* constant() const noexcept { return kind_ == Kind::constant ? &constant_ : nullptr; }
   // Returns the number of the value; empty if it is not a value.
   std::optional<std::size_t> value() const noexcept;
+  // Returns the number of the value, or those of a list.
+  std::vector<std::size_t> values() const;
 
  private:
   enum class Kind : std::uint8_t {
