@@ -11,8 +11,8 @@ ExportedBackbone::ExportedBackbone(ExportedBackboneOptions options) {
     throw ConfigError({.place = "model.program",
                        .found = "no file is given",
                        .wanted = "a .pt2 file saved by torch.export.save"});
-  backbone_ = register_module(
-      "backbone", std::make_shared<ExportedModule>(ExportedModuleOptions{.file = options.program}));
+  backbone_ = register_module("backbone", std::make_shared<ExportedModule>(ExportedModuleOptions{
+                                              .file = options.program, .eval_file = options.eval_file}));
   head_ = register_module("head", LazyLinear(options.num_classes));
 }
 

@@ -18,6 +18,7 @@ namespace kindling {
 struct ExportedBackboneOptions {
   std::filesystem::path program{};  // written by torch.export.save; its first output are the features
   std::int64_t num_classes = 10;
+  std::filesystem::path eval_file{};  // the same program exported after model.eval(); see ExportedModule
 
   static constexpr auto fields = kindling::fields(
       kindling::field("program", &ExportedBackboneOptions::program,
@@ -25,7 +26,11 @@ struct ExportedBackboneOptions {
                               "features",
                        .example = "\"backbone.pt2\""}),
       kindling::field("num_classes", &ExportedBackboneOptions::num_classes,
-                      {.doc = "number of classes", .min = 1}));
+                      {.doc = "number of classes", .min = 1}),
+      kindling::field("eval_file", &ExportedBackboneOptions::eval_file,
+                      {.doc = "the same program exported after model.eval(), for validation, test, predict "
+                              "and export; empty: program",
+                       .example = "\"backbone_eval.pt2\""}));
 };
 
 // A classifier made of a model exported from Python and a new linear layer: program → flatten → linear. Its

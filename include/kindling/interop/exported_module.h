@@ -19,11 +19,16 @@ namespace kindling {
 struct ExportedModuleOptions {
   std::filesystem::path file{};        // written by torch.export.save
   std::string loss = "cross_entropy";  // "output": the program's first output is the loss
+  std::filesystem::path eval_file{};   // the same model exported after model.eval(); empty: the file is used
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
           "file", &ExportedModuleOptions::file,
           {.doc = "a .pt2 file written by torch.export.save in Python", .example = "\"model.pt2\""}),
+      kindling::field("eval_file", &ExportedModuleOptions::eval_file,
+                      {.doc = "the same model exported after model.eval(), for validation, test, predict and "
+                              "export; empty: file",
+                       .example = "\"eval.pt2\""}),
       kindling::field("loss", &ExportedModuleOptions::loss,
                       {.doc = "loss of the first output and the labels; output: the first output is the loss",
                        .choices = "cross_entropy|nll|mse|l1|smooth_l1|huber|bce_with_logits|output"}));
@@ -37,11 +42,15 @@ struct ExportedModuleOptions {
 // Layers such as dropout and batch norm keep the behaviour they were exported with: export a program for
 // training in training mode (model.train()). In evaluation mode they do not drop and use their running
 // statistics, as layers of Python do after model.eval(). A program exported in evaluation mode behaves
-// that way in training too, and logs a warning.
+// that way in training too, and logs a warning. Programs have no other modes: to evaluate a model whose code
+// depends on the mode in another way, such as stochastic depth, export it a second time after model.eval()
+// and give it as eval_file. Tensors that the program itself modifies, such as counters and averages, keep
+// their values in evaluation mode.
 class KINDLING_API ExportedModule : public Module, public ClassLossModel {
  public:
   // Throws CheckpointError for a file that is damaged, was not written by torch.export.save, or has a program
-  // that cannot be trained: control flow, unlisted operators, programs decomposed in training mode.
+  // that cannot be trained: control flow, unlisted operators, programs decomposed in training mode. Throws it
+  // also for an eval_file whose parameters, buffers or number of inputs differ.
   explicit ExportedModule(ExportedModuleOptions options);
   ~ExportedModule() override;
 
@@ -69,7 +78,7 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   // Returns all outputs: a map if the program returns a dictionary.
   Batch predict_outputs(const Batch& batch) override;
 
-  // Warns once if the program was exported in evaluation mode.
+  // Warns once if the program was exported in evaluation mode, and if it draws random numbers in evaluation.
   void train(bool on = true) override;
   // True except for derived classes: the operators and their host numbers are the same in every step.
   bool static_step() const override { return typeid(*this) == typeid(ExportedModule); }
@@ -87,6 +96,7 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   std::vector<at::Tensor> inputs_in(const Batch& batch) const;
   at::Tensor step(Stage stage, const Batch& batch);  // returns the loss and updates the metrics
   bool is_loss_output() const { return options_.loss == "output"; }
+  bool uses_evaluation_program() const;
 
   ExportedModuleOptions options_;
   std::unique_ptr<Program> program_;

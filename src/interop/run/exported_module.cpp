@@ -18,6 +18,7 @@
 #include "kindling/base/json.h"
 #include "kindling/base/log.h"
 #include "kindling/base/suggest.h"
+#include "kindling/base/text.h"
 #include "kindling/metrics/accuracy.h"
 #include "metrics/class_labels.h"
 #include "nn/weighted_losses.h"
@@ -86,6 +87,35 @@ at::Tensor regression_loss(const std::string& name, const at::Tensor& outputs, c
   return at::huber_loss(outputs, labels, reduction);
 }
 
+// "net.0, net.1 and 3 more layers".
+std::string layer_list(const std::vector<std::string>& layers) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> different;
+  for (const std::string& layer : layers)
+    if (std::ranges::find(different, layer) == different.end()) different.push_back(layer);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, different.size()); ++i)
+    text += (i == 0 ? "" : ", ") + (different[i].empty() ? "the model itself" : one_line(different[i]));
+  if (different.size() > kMost) text += " and " + std::to_string(different.size() - kMost) + " more layers";
+  return text;
+}
+
+// Calls `read`, and adds the name of the file to its errors.
+template <class Read>
+void naming_file(const std::filesystem::path& file, Read&& read) {
+  try {
+    read();
+  } catch (const CheckpointError& error) {
+    ErrorParts parts = error.parts();
+    if (!parts.place.starts_with(file.string())) parts.place = file.string() + ", " + parts.place;
+    throw CheckpointError(parts);
+  } catch (const c10::Error& error) {
+    throw CheckpointError({.place = file.string(),
+                           .found = std::string("its weights cannot be registered in a module: ") +
+                                    error.what_without_backtrace()});
+  }
+}
+
 [[noreturn]] void refuse_loss_option(const char* option, const std::string& loss) {
   const bool is_of_each =
       std::string_view(option) == "multi_label" || std::string_view(option) == "pos_weight";
@@ -109,7 +139,7 @@ ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::mo
     throw ConfigError({.place = "model.file",
                        .found = "no file is given",
                        .wanted = "a .pt2 file saved by torch.export.save"});
-  try {
+  naming_file(options_.file, [&] {
     program_ = std::make_unique<Program>(options_.file);
     std::size_t number = 0;
     for (const ProgramInput& input : program_->file.program().inputs) {
@@ -128,16 +158,12 @@ ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::mo
     }
     for (const std::string& layer : program_->runner.layers())
       program_->layers.push_back(layer_in(*this, layer));
-  } catch (const CheckpointError& error) {
-    ErrorParts parts = error.parts();
-    if (!parts.place.starts_with(options_.file.string()))
-      parts.place = options_.file.string() + ", " + parts.place;
-    throw CheckpointError(parts);
-  } catch (const c10::Error& error) {
-    throw CheckpointError({.place = options_.file.string(),
-                           .found = std::string("its weights cannot be registered in a module: ") +
-                                    error.what_without_backtrace()});
-  }
+  });
+  if (!options_.eval_file.empty())
+    naming_file(options_.eval_file, [&] {
+      program_->evaluation.emplace(options_.eval_file, program_->file, program_->runner.num_inputs(),
+                                   options_.file.string());
+    });
   if (is_classification_loss(options_.loss)) add_metric("acc", std::make_shared<Accuracy>());
   if (options_.loss == kLossOfEachClass) class_loss_.set_options({.multi_label = true});
 }
@@ -146,9 +172,19 @@ ExportedModule::~ExportedModule() = default;
 
 void ExportedModule::train(bool on) {
   Module::train(on);
-  if (!on || program_ == nullptr || program_->has_warned) return;
-  program_->has_warned = true;
-  if (program_->runner.has_mode() && !program_->runner.is_in_training_mode())
+  if (program_ == nullptr) return;
+  const ProgramRunner& runner = program_->runner;
+  const std::vector<std::string>& drawing = runner.layers_that_draw();
+  const bool is_of_evaluation = runner.has_mode() && !runner.is_in_training_mode();
+  if (!drawing.empty() && !is_of_evaluation && !program_->evaluation &&
+      !std::exchange(program_->has_warned_of_draws, true))
+    log_warning(options_.file.string() + ": " + std::to_string(drawing.size()) +
+                (drawing.size() == 1 ? " operator draws" : " operators draw") +
+                " random numbers in evaluation, too (in " + layer_list(drawing) +
+                "): validation, test and predictions are random; to evaluate the model as in Python, export "
+                "it a second time after model.eval(), and give that file as eval_file");
+  if (!on || std::exchange(program_->has_warned, true)) return;
+  if (is_of_evaluation)
     log_warning(options_.file.string() +
                 " was exported in evaluation mode: dropout stays off and running statistics stay fixed even "
                 "in training; "
@@ -165,8 +201,11 @@ std::vector<at::Tensor> ExportedModule::run(std::span<const at::Tensor> inputs) 
   for (const std::size_t constant : program_->constants)
     if (!inputs.empty() && tensors[constant].device() != inputs[0].device())
       tensors[constant] = tensors[constant].to(inputs[0].device());
+  if (uses_evaluation_program()) return program_->evaluation->run(tensors, inputs, *this);
   return program_->runner.run(tensors, inputs, program_->layers);
 }
+
+bool ExportedModule::uses_evaluation_program() const { return program_->evaluation && !is_training(); }
 
 at::Tensor ExportedModule::forward(const at::Tensor& input) { return run({&input, 1})[0]; }
 
@@ -272,7 +311,8 @@ at::Tensor ExportedModule::step(Stage stage, const Batch& batch) {
 
 Batch ExportedModule::predict_outputs(const Batch& batch) {
   std::vector<at::Tensor> outputs = run(inputs_in(batch));
-  const ProgramTree& results = program_->file.program().results;
+  const ProgramTree& results =
+      uses_evaluation_program() ? program_->evaluation->program().results : program_->file.program().results;
   if (results.kind != ProgramTree::Kind::dict || results.names.size() != outputs.size())
     return outputs.size() == 1 ? Batch::leaf(outputs[0]) : Batch(std::move(outputs));
   std::vector<std::pair<std::string, Batch>> named;

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "formats/pt2/pt2_file.h"
+#include "interop/run/evaluation_program.h"
 #include "interop/run/loaded_weights.h"
 #include "interop/run/program_runner.h"
 #include "kindling/interop/exported_module.h"
@@ -19,7 +21,8 @@ struct ExportedModule::Program {
   LoadedWeights weights;
   std::vector<std::size_t> constants{};  // indices in weights.tensors that are not part of the model's state
   std::vector<const torch::nn::Module*> layers{};  // whose modes apply to the runner's layers
-  bool has_warned = false;
+  std::optional<EvaluationProgram> evaluation{};
+  bool has_warned = false, has_warned_of_draws = false;
 };
 
 }  // namespace kindling

@@ -1,6 +1,7 @@
 #include "interop/run/program_call.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/enum_tag.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <torch/version.h>
@@ -384,6 +385,12 @@ void ProgramCall::name_results(const ProgramNode& node, ProgramNames& names) {
     else if (!std::holds_alternative<std::monostate>(output.value))
       refuse_call(place_, "the type of a result differs from the schema of the operator");
   }
+}
+
+bool ProgramCall::draws_in_evaluation() const noexcept {
+  if (!operator_ || has_mode_ || !operator_->hasTag(at::Tag::nondeterministic_seeded)) return false;
+  const auto& schema = operator_->schema().arguments();
+  return std::ranges::none_of(schema, [](const c10::Argument& each) { return each.name() == "dropout_p"; });
 }
 
 std::vector<std::size_t> ProgramCall::written_values() const {

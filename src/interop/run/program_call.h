@@ -31,6 +31,8 @@ class ProgramCall {
   bool has_mode() const noexcept { return has_mode_; }
   bool is_in_training_mode() const noexcept { return !evaluation_arguments_.empty(); }
   bool depends_on_mode() const noexcept { return is_in_training_mode() || is_skipped_in_evaluation_; }
+  // True if it draws random numbers in evaluation mode, too, unlike dropout.
+  bool draws_in_evaluation() const noexcept;
   // In evaluation mode, returns its first argument unchanged.
   void skip_in_evaluation() noexcept { is_skipped_in_evaluation_ = true; }
 

@@ -36,6 +36,7 @@ ProgramRunner::ProgramRunner(const ExportedProgram& program) : inputs_(program) 
   for (const ProgramNode& node : program.nodes) {
     names.begin_call(calls_.size());
     calls_.emplace_back(node, names);
+    if (calls_.back().draws_in_evaluation()) layers_that_draw_.push_back(node.layer);
   }
   names.begin_call(calls_.size());
   add_outputs(program, names);

@@ -39,6 +39,8 @@ class ProgramRunner {
   // True if some calls have a training mode; true if some were recorded in it.
   bool has_mode() const noexcept;
   bool is_in_training_mode() const noexcept;
+  // The layer of each operator that draws random numbers in evaluation mode, too.
+  const std::vector<std::string>& layers_that_draw() const noexcept { return layers_that_draw_; }
 
  private:
   struct Mutation {
@@ -63,7 +65,7 @@ class ProgramRunner {
   ProgramInputs inputs_;
   std::vector<std::size_t> input_values_;
   std::vector<ProgramCall> calls_;
-  std::vector<std::string> layers_;
+  std::vector<std::string> layers_, layers_that_draw_;
   std::vector<std::size_t> layer_of_call_;          // in layers_; layers_.size() for calls without modes
   std::vector<std::vector<std::size_t>> released_;  // by call: values that no later call uses
   std::vector<ProgramOperand> outputs_;

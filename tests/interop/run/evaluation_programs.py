@@ -1,5 +1,6 @@
-"""python buffer_programs.py FOLDER: exports models whose forward pass modifies buffers in training mode as NAME.pt2, and trains
-them eagerly with an evaluation after every step; NAME.pt has the data, the outputs of these evaluations, and the final state."""
+"""python evaluation_programs.py FOLDER: exports models whose forward pass modifies buffers or draws noise in training mode, as
+NAME.pt2 in training mode and as NAME.eval.pt2 after eval(). Trains them eagerly with an evaluation after every step; NAME.pt has
+the data, the outputs of these evaluations, and the final state."""
 
 import pathlib
 import sys
@@ -14,9 +15,9 @@ STEPS = 4
 
 
 class Counter(nn.Module):
-    def __init__(self):
+    def __init__(self, classes=2):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.0), nn.Linear(4, 2))
+        self.net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.0), nn.Linear(4, classes))
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
     def forward(self, x):
@@ -100,7 +101,31 @@ class Spectral(nn.Module):
         return self.head(torch.relu(self.body(x)))
 
 
-MODELS = {"counter": Counter, "average": Average, "views": Views, "codes": Codes, "spectral": Spectral}
+class Block(nn.Module):
+    """Stochastic depth: skips its layer for some samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.drop = nn.Linear(4, 4), nn.Dropout(0.1)
+
+    def forward(self, x):
+        out = self.drop(torch.relu(self.linear(x)))
+        if self.training:
+            out = out * x.new_empty(x.shape[0], 1).bernoulli_(0.5) / 0.5
+        return x + out
+
+
+class Noise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.blocks, self.head = nn.Linear(3, 4), nn.Sequential(Block(), Block()), nn.Linear(4, 2)
+        self.register_buffer("scale", torch.full((1,), 2.0), persistent=False)
+
+    def forward(self, x):
+        return self.head(self.blocks(self.body(x)) * self.scale)
+
+
+MODELS = {"noise": Noise, "counter": Counter, "average": Average, "views": Views, "codes": Codes, "spectral": Spectral}
 
 
 def main(folder):
@@ -114,9 +139,12 @@ def main(folder):
         torch.export.save(program, folder / f"{name}.pt2")
         if name == "average":  # writes are outputs of the program then
             torch.export.save(program.run_decompositions({}), folder / "decomposed.pt2")
+        evaluated = torch.export.export(model.eval(), (torch.randn(8, 3),), dynamic_shapes=({0: batch},))
+        torch.export.save(evaluated, folder / f"{name}.eval.pt2")
         x, y = torch.randn(STEPS, 8, 3), torch.randint(2, (STEPS, 8))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         outputs = []
+        torch.manual_seed(7)
         for step in range(STEPS):
             optimizer.zero_grad()
             F.cross_entropy(model.train()(x[step]), y[step]).backward()
@@ -128,6 +156,9 @@ def main(folder):
         torch.save(state, folder / f"{name}.pt")
         if name == "average":
             torch.save(state, folder / "decomposed.pt")
+            torch.export.save(evaluated, folder / "decomposed.eval.pt2")
+    wide = torch.export.export(Counter(classes=5).eval(), (torch.randn(8, 3),), dynamic_shapes=({0: batch},))
+    torch.export.save(wide, folder / "wide.eval.pt2")
 
 
 main(*sys.argv[1:])
