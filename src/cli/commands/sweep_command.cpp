@@ -102,6 +102,7 @@ LoadedConfig config_of(const SweepPlan& plan, const SweepRun& run, const Registr
     document.merge(ConfigDocument::parse(config.text, config.path.string(), config.path.parent_path()));
   for (const std::string& assignment : plan.overrides) document.set(assignment);
   for (std::size_t k = 0; k < plan.keys.size(); ++k) document.set(plan.keys[k] + "=" + run.values[k]);
+  loaded.chosen = choose_keys(document, registry, ConfigUse::fit);
   loaded.config = std::make_unique<RunConfig>(document, registry, run.name);
   return loaded;
 }

@@ -1,7 +1,9 @@
 #include "cli/config/chosen_keys.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "data/sources/table_rows.h"
@@ -19,30 +21,54 @@ struct TableFacts {
   std::size_t num_rows = 0, num_classes = 0;
 };
 
-// Reads the columns to predict; nothing if the file cannot be read.
-std::optional<TableFacts> facts_of(const TableDataOptions& options) try {
+std::size_t num_distinct(const TableColumn& column) {
+  if (column.kind == ColumnKind::category) return column.categories.size();
+  std::set<double> numbers;
+  for (const double number : column.numbers)
+    if (!std::isnan(number)) numbers.insert(number);
+  return numbers.size();
+}
+
+// Reads the columns to predict, by the options that the data module reads them with; zeros if that fails.
+TableFacts facts_of(const TableDataOptions& options) try {
   TableOptions read = layout_of(options);
-  read.skips_others = read.skips_broken = true;
-  const bool is_number =
-      options.label.empty() || std::ranges::find(options.numbers, options.label) != options.numbers.end();
-  std::vector<std::string>& columns = is_number ? read.numbers : read.known_categories;
-  columns = options.label.empty() ? options.target : std::vector{options.label};
+  read.skips_broken = options.on_broken == "skip";
+  read.skips_others = !read.skips_broken;  // which rows are broken depends on all columns
+  if (read.skips_broken) read.numbers = options.numbers, read.categories = options.categories;
+  const auto is_in = [&](const std::vector<std::string>& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  const auto declare = [&](std::vector<std::string>& names, const std::string& name) {
+    if (!is_in(names, name)) names.push_back(name);
+  };
+  for (const std::string& target : options.target) declare(read.numbers, target);
+  if (!options.label.empty())
+    declare(is_in(options.numbers, options.label)      ? read.numbers
+            : is_in(options.categories, options.label) ? read.categories
+                                                       : read.known_categories,
+            options.label);
   const Table table = read_table(options.file, read);
-  TableFacts facts{.num_rows = table.num_rows};
-  if (const TableColumn* label = table.find(options.label); label != nullptr && !is_number)
-    facts.num_classes = label->categories.size();
-  return facts;
+  const TableColumn* label = table.find(options.label);
+  return {.num_rows = table.num_rows, .num_classes = label == nullptr ? 0 : num_distinct(*label)};
 } catch (const Error&) {
-  return std::nullopt;
+  return {};
 }
 
 class KeyChooser {
  public:
-  KeyChooser(ConfigDocument& document, const Registry& registry, std::optional<bool> has_target_scale)
-      : document_(document), registry_(registry), has_target_scale_(has_target_scale) {}
+  KeyChooser(ConfigDocument& document, const Registry& registry, ConfigUse use, FormerChoices former)
+      : document_(document), registry_(registry), use_(use), former_(std::move(former)) {}
 
   std::vector<ChosenKey> choose() {
-    if (has("data.seed") && has("data.fold") && has("data.missing")) return {};
+    if (has("run.compact_memory") && has("trainer.precision") && has("data.shuffle"))
+      return {};  // it has all keys
+    if (former_.values) {
+      for (const char* key :
+           {"data.name", "model.name", "model.num_classes", "model.num_targets", "model.num_outputs",
+            "model.scale_target", "data.val_fraction", "trainer.max_epochs", "data.batch_size"})
+        set_former(key);
+      return std::move(chosen_);
+    }
     if (const std::optional<TableDataOptions> table = table_options()) choose_for(*table);
     choose_scale();
     return std::move(chosen_);
@@ -59,9 +85,18 @@ class KeyChooser {
   }
 
   void set(const std::string& key, const std::string& value, const std::string& reason) {
-    if (has(key)) return;
+    if (has(key) || (use_ == ConfigUse::data && !key.starts_with("data."))) return;
     document_.set(key + "=" + value);
     chosen_.push_back({key, value, reason});
+  }
+
+  // Keys that the run's model and data do not have are not among its values.
+  void set_former(const std::string& key) {
+    const auto found = former_.values->find(key);
+    const bool is_of_table =
+        key != "data.batch_size" && key != "trainer.max_epochs" && key != "data.val_fraction";
+    if (found != former_.values->end() && (is_of_table || has("data.target") || has("data.label")))
+      set(key, found->second, "the run began with it");
   }
 
   std::optional<TableDataOptions> table_options() const {
@@ -87,9 +122,11 @@ class KeyChooser {
     set("model.name", is_label ? "\"mlp\"" : "\"mlp_regressor\"",
         is_label ? "data.label is a column of classes" : "data.target is a column of numbers");
     const std::string model = name_at("model.name");
-    const std::optional<TableFacts> facts = facts_of(table);
-    if (facts && facts->num_classes > 0 && has_option(model, "num_classes"))
-      set("model.num_classes", std::to_string(facts->num_classes), "the label has so many classes");
+    const TableFacts facts = use_ == ConfigUse::data ? TableFacts{} : facts_of(table);
+    const std::size_t num_classes = former_.num_classes > 0 ? former_.num_classes : facts.num_classes;
+    if (num_classes > 0 && has_option(model, "num_classes"))
+      set("model.num_classes", std::to_string(num_classes),
+          former_.num_classes > 0 ? "the weights are of such a model" : "the label has so many classes");
     for (const char* option : {"num_targets", "num_outputs"})
       if (!is_label && table.target.size() > 1 && has_option(model, option))
         set(std::string("model.") + option, std::to_string(table.target.size()),
@@ -97,33 +134,36 @@ class KeyChooser {
     const bool is_split =
         table.val_fraction || table.folds || !table.val_files.empty() || has("data.train") || has("data.val");
     if (!is_split) set("data.val_fraction", "0.2", "the config has no split");
+    if (use_ != ConfigUse::fit) return;
     if (!has("trainer.max_steps") && !has("trainer.max_time"))
       set("trainer.max_epochs", "20", "the config has no end");
-    if (facts && facts->num_rows < kSmallTable && !has("optimizer"))
-      set("data.batch_size", "16", "the table has " + std::to_string(facts->num_rows) + " rows");
+    if (facts.num_rows > 0 && facts.num_rows < kSmallTable && !has("optimizer"))
+      set("data.batch_size", "16", "the table has " + std::to_string(facts.num_rows) + " rows");
   }
 
   // Numbers of 16 bits are too coarse for a mean.
   void choose_scale() {
     const std::string data = name_at("data.name"), precision = name_at("trainer.precision");
     if ((data != "csv" && data != "arrays") || !has_option(name_at("model.name"), "scale_target")) return;
-    if (has_target_scale_)
-      set("model.scale_target", *has_target_scale_ ? "true" : "false", "the weights are of such a model");
-    else if (!precision.ends_with("-true"))
+    if (former_.has_target_scale)
+      set("model.scale_target", *former_.has_target_scale ? "true" : "false",
+          "the weights are of such a model");
+    else if (precision != "bf16-true" && precision != "16-true")
       set("model.scale_target", "true", "the unit of the targets does not matter then");
   }
 
   ConfigDocument& document_;
   const Registry& registry_;
-  const std::optional<bool> has_target_scale_;
+  const ConfigUse use_;
+  const FormerChoices former_;
   std::vector<ChosenKey> chosen_;
 };
 
 }  // namespace
 
-std::vector<ChosenKey> choose_keys(ConfigDocument& document, const Registry& registry,
-                                   std::optional<bool> has_target_scale) {
-  return KeyChooser(document, registry, has_target_scale).choose();
+std::vector<ChosenKey> choose_keys(ConfigDocument& document, const Registry& registry, ConfigUse use,
+                                   FormerChoices former) {
+  return KeyChooser(document, registry, use, std::move(former)).choose();
 }
 
 }  // namespace kindling

@@ -13,6 +13,8 @@
 #include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/config/reader.h"
+#include "kindling/formats/table_schema.h"
+#include "runs/run_folder.h"
 
 namespace kindling {
 namespace {
@@ -44,18 +46,40 @@ std::vector<ConfigDocument> load_all(const std::vector<std::filesystem::path>& f
   return documents;
 }
 
-// Whether the weights that a config starts from, or that are evaluated, are of a model with scaled targets;
-// nothing without such weights, or if they cannot be read, which is reported later.
-std::optional<bool> has_target_scale(const Request& request, const ConfigDocument& document) try {
-  ConfigReader reader(document);
+// Of the weights that a config starts from, or that are evaluated. Nothing if they cannot be read, which is
+// reported later.
+void add_choices_of_weights(const Request& request, ConfigReader& reader, FormerChoices& former) try {
   const std::string weights =
       request.weights.empty() ? reader.read_name("model.init_weights").value_or("") : request.weights;
-  if (weights.empty()) return std::nullopt;
-  const std::vector<std::string> names =
-      names_in(find_weights(weights).file, reader.read_name("model.init_key").value_or(""));
-  return std::ranges::find(names, "target_mean") != names.end();
+  if (weights.empty()) return;
+  const std::filesystem::path file = find_weights(weights).file;
+  const std::vector<std::string> names = names_in(file, reader.read_name("model.init_key").value_or(""));
+  former.has_target_scale = std::ranges::find(names, "target_mean") != names.end();
+  // Other classes than those of the model are what --weights evaluates; init_weights may get a new head.
+  if (const std::string transform = transform_in(file); !transform.empty() && !request.weights.empty())
+    former.num_classes = TableSchema::parse(transform, file.string()).classes.size();
 } catch (const Error&) {
-  return std::nullopt;
+}
+
+// Of the run that `checkpoint.resume` finds by its name.
+void add_choices_of_run(ConfigReader& reader, const Registry& registry, const std::string& default_name,
+                        FormerChoices& former) try {
+  const std::string resume = reader.read_name("checkpoint.resume").value_or("");
+  if (resume != "last" && resume != "best") return;
+  const std::string name = reader.read_name("name").value_or(default_name);
+  const auto run = newest_run(reader.read_name("run.dir").value_or(RunFolderOptions().dir), name);
+  if (!run || !std::filesystem::exists(*run / "config.toml")) return;
+  former.values = RunConfig(ConfigDocument::load(*run / "config.toml"), registry, name).values();
+} catch (const Error&) {
+}
+
+FormerChoices former_choices(const Request& request, const ConfigDocument& document, const Registry& registry,
+                             const std::string& default_name, ConfigUse use) {
+  FormerChoices former;
+  ConfigReader reader(document);
+  add_choices_of_weights(request, reader, former);
+  if (use == ConfigUse::fit) add_choices_of_run(reader, registry, default_name, former);
+  return former;
 }
 
 }  // namespace
@@ -70,10 +94,11 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
   LoadedConfig loaded;
   for (ConfigDocument& document : load_all(files)) loaded.document.merge(std::move(document));
   for (const auto& assignment : request.overrides) loaded.document.set(assignment);
-  if (use != ConfigUse::data && request.resume.empty())
-    loaded.chosen = choose_keys(loaded.document, registry, has_target_scale(request, loaded.document));
   const std::string stem = files.empty() ? "unnamed" : files.back().stem().string();
   const bool is_empty = files.empty() && request.overrides.empty();
+  if (request.resume.empty())
+    loaded.chosen = choose_keys(loaded.document, registry, use,
+                                former_choices(request, loaded.document, registry, stem, use));
   loaded.config = run_config(loaded.document, registry, stem, use, is_empty);
   const std::size_t count = request.overrides.size();
   const auto name_of = [](const std::filesystem::path& file) { return file.filename().string(); };

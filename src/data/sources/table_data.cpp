@@ -202,8 +202,8 @@ struct TableData::Impl {
     const bool is_id = options.id.empty() && !column.categories.empty();
     if (is_id) options.id = name;
     if (options.id != name && !contains(options.exclude, name)) options.exclude.push_back(name);
-    log_info(place + ": the column without a name " +
-             (is_id ? "identifies rows, as '" + name + "' in predictions" : "is omitted"));
+    log_warning(place + ": the column without a name " +
+                (is_id ? "identifies rows, as '" + name + "' in predictions" : "is omitted"));
   }
 
   // Throws ConfigErrors with every column that the config names and the file does not have.

@@ -114,7 +114,18 @@ class Findings {
     if (column.kind != ColumnKind::number) return;
     const std::vector<double> values = known_numbers(column, rows_);
     if (values.size() > 1 && std::ranges::all_of(values, [&](double v) { return v == values[0]; }))
-      add(name, "the value to predict is " + number_text(values[0]) + " in all training rows");
+      return add(name, "the value to predict is " + number_text(values[0]) + " in all training rows");
+    if (values.size() < 2) return;
+    // As for inputs: 24 bits of float32.
+    double largest = 0, sum = 0, squares = 0;
+    for (const double value : values) largest = std::max(largest, std::abs(value)), sum += value;
+    const double mean = sum / static_cast<double>(values.size());
+    for (const double value : values) squares += (value - mean) * (value - mean);
+    const double deviation = std::sqrt(squares / static_cast<double>(values.size()));
+    if (std::ldexp(largest, -24) > 1e-3 * deviation)
+      add(name, "float32 rounds the values to predict coarsely, because the largest is " +
+                    short_text(largest, 3) + ", but their standard deviation " + short_text(deviation, 3) +
+                    "; subtract an offset from the column");
   }
 
   void look_at_label(const TableSchema& schema) {

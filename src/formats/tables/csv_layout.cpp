@@ -28,11 +28,12 @@ FieldCounts count_fields(std::string_view text, CsvLayout layout, char delimiter
 
 }  // namespace
 
-char delimiter_of(std::string_view text, const CsvLayout& layout) {
+char delimiter_of(std::string_view text, const CsvLayout& layout, std::string_view of_numbers) {
   char found = ',';
   std::size_t most = 1;
   bool is_sure = false;
   for (const char delimiter : {',', '\t', ';', '|'}) {
+    if (of_numbers.find(delimiter) != std::string_view::npos) continue;
     const FieldCounts counts = count_fields(text, layout, delimiter);
     const bool is_equal = counts.first == counts.second || counts.second == 0;
     if (counts.first < 2 || (is_sure && !is_equal)) continue;
@@ -42,12 +43,12 @@ char delimiter_of(std::string_view text, const CsvLayout& layout) {
     }
     is_sure = is_sure || is_equal;
   }
-  if (most > 1) return found;
-  // R's write.table leaves out the name of the row numbers.
+  if (is_sure) return found;
+  // R's write.table omits the name of the row numbers.
   const FieldCounts blanks = count_fields(text, layout, ' ');
   const bool is_table =
-      blanks.first > 1 && (blanks.second == blanks.first || blanks.second == blanks.first + 1);
-  return is_table ? ' ' : ',';
+      blanks.first > 1 && (blanks.second == blanks.first || (most == 1 && blanks.second == blanks.first + 1));
+  return is_table ? ' ' : found;
 }
 
 }  // namespace kindling

@@ -8,7 +8,8 @@ namespace kindling {
 
 // Returns the delimiter that the first line decides, with which it and the next line have equally many
 // fields:
-// ',', '\t', ';', '|', or ' ' if none of them is in it. ',' if there is none such.
-char delimiter_of(std::string_view text, const CsvLayout& layout);
+// ',', '\t', ';', '|', or ' ' if none of these does. ',' if there is none such. `of_numbers`: characters
+// inside of numbers, which separate no fields.
+char delimiter_of(std::string_view text, const CsvLayout& layout, std::string_view of_numbers);
 
 }  // namespace kindling

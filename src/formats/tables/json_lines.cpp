@@ -260,13 +260,15 @@ class JsonLinesParser {
 
   void leave_numbers(ColumnState& state, const std::string& text, const std::string& found) {
     const bool is_bool = found == text;
-    state.leave_numbers({.place = where(),
-                         .found = found,
-                         .wanted = "a number",
-                         .remedy = csv_number(text) ? "write the number without quotes"
-                                   : is_bool        ? "write 1 or 0"
-                                                    : values_.hint_for(text)},
-                        state.num_numbers > 0);
+    state.leave_numbers(
+        {.place = where(),
+         .found = found,
+         .wanted = "a number",
+         .remedy = csv_number(text)                   ? "write the number without quotes"
+                   : is_bool                          ? "write 1 or 0"
+                   : values_.is_meant_as_number(text) ? "write a number without quotes, with a decimal point"
+                                                      : values_.hint_for(text)},
+        state.num_numbers > 0);
   }
 
   void add_category(ColumnState& state, const std::string& text) {

@@ -63,7 +63,8 @@ class TableParser {
                      .comment = options.comment,
                      .has_header = options.has_header,
                      .num_skipped_lines = options.num_skipped_lines};
-    if (layout.delimiter == 0) layout.delimiter = delimiter_of(text, layout);
+    if (layout.delimiter == 0)
+      layout.delimiter = delimiter_of(text, layout, std::string{options.decimal, options.thousands});
     return layout;
   }
 
@@ -313,7 +314,10 @@ class TableParser {
 
   std::int32_t code_of(const CsvField& field, ColumnState& state) {
     const bool is_empty_category = state.declared.has_empty_category && field.text.empty();
-    if (!field.is_quoted && !is_empty_category && values_.is_missing(field.text)) return -1;
+    // Quoted text is a category, such as "NA", unless it is a mark that is listed.
+    const bool is_missing =
+        field.is_quoted ? values_.is_marked_missing(field.text) : values_.is_missing(field.text);
+    if (is_missing && !is_empty_category) return -1;
     if (const std::int32_t code = state.index.find(field.text); code >= 0) return code;
     if (!is_utf8(field.text)) throw RowError(not_utf8(fields_.where()));
     return state.code_of(field.text, [&] { return fields_.where(); });

@@ -46,17 +46,18 @@ void refuse_other_formats(std::string_view bytes, const std::string& place) {
   static constexpr Format kFormats[] = {
       {"PK\x03\x04", "a zip archive, as Excel's .xlsx is one", "save the sheet as \"CSV UTF-8\""},
       {"\xd0\xcf\x11\xe0", "a file of Excel or Word", "save the sheet as \"CSV UTF-8\""},
-      {"BZh", "compressed by bzip2", "decompress it: bunzip2 FILE"},
+      {"BZh9\x31\x41\x59\x26", "compressed by bzip2", "decompress it: bunzip2 FILE"},
       {"\xfd\x37zXZ", "compressed by xz", "decompress it: unxz FILE"},
       {"\x28\xb5\x2f\xfd", "compressed by zstd", "decompress it: unzstd FILE"},
       {"PAR1", "Parquet", "write it as CSV (pandas: to_csv(FILE, index=False))"},
-      {"ARROW1", "Arrow or Feather", "write it as CSV (pandas: to_csv(FILE, index=False))"},
+      {std::string_view("ARROW1\0\0", 8), "Arrow or Feather",
+       "write it as CSV (pandas: to_csv(FILE, index=False))"},
       {"\x89HDF", "HDF5", "write its table as CSV (pandas: to_csv(FILE, index=False))"},
       {"SQLite format 3", "a database of SQLite",
        "export the table: sqlite3 -header -csv FILE 'select * from T'"},
       {"version https://git-lfs", "a pointer of Git LFS", "get the file itself: git lfs pull"}};
   for (const auto& [start, name, remedy] : kFormats)
-    if (bytes.starts_with(start))
+    if (bytes.starts_with(start) && (name != "Parquet" || bytes.ends_with(start)))
       throw DataError({.place = place,
                        .found = "the file is " + std::string(name),
                        .wanted = "a CSV or JSON lines file",
@@ -75,13 +76,15 @@ bool is_array(std::string_view text) {
   return begin != std::string_view::npos && text[begin] == '[';
 }
 
-// Writes each element of a JSON array on a line. What is no array of objects stays wrong.
-std::string lines_of_array(std::string_view text) {
+// Writes each element of a JSON array on a line. Elements that are not objects stay wrong. Throws DataError
+// if the array does not end with the text.
+std::string lines_of_array(std::string_view text, const std::string& place) {
   std::string lines;
   lines.reserve(text.size());
   int depth = 0;
   bool is_in_text = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  std::size_t end = std::string_view::npos;
+  for (std::size_t i = 0; i < text.size() && end == std::string_view::npos; ++i) {
     const char c = text[i];
     if (is_in_text) {
       lines += c;
@@ -91,10 +94,18 @@ std::string lines_of_array(std::string_view text) {
     }
     is_in_text = c == '"';
     if ((c == '[' || c == '{') && depth++ == 0) continue;
-    if ((c == ']' || c == '}') && --depth == 0) continue;
-    const bool ends_line = (c == ',' && depth == 1);
+    if ((c == ']' || c == '}') && --depth == 0) {
+      end = i + 1;
+      continue;
+    }
+    const bool ends_line = c == ',' && depth == 1;
     lines += ends_line ? '\n' : c == '\n' || c == '\r' ? ' ' : c;
   }
+  if (end == std::string_view::npos || text.find_first_not_of(" \t\r\n", end) != std::string_view::npos)
+    throw DataError({.place = place,
+                     .found = end == std::string_view::npos ? "the file ends inside of its array"
+                                                            : "there is text after the end of the array",
+                     .wanted = "a JSON array of objects"});
   return lines;
 }
 
@@ -111,7 +122,8 @@ Table read_table(const std::filesystem::path& path, const TableOptions& options)
   if (is_gzip(text)) text = decompressed(text, place, options.max_bytes);
   refuse_other_formats(text, place);
   if (!is_json_lines_file(path)) return parse_table(text, place, options);
-  if (extension_of(path) == ".json" && is_array(text)) text = lines_of_array(text);
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
+  if (extension_of(path) == ".json" && is_array(text)) text = lines_of_array(text, place);
   return parse_json_lines(text, place, options);
 }
 

@@ -82,6 +82,7 @@ bool TableValues::is_missing(std::string_view text) const {
 
 bool TableValues::is_marked_missing(std::string_view text) const {
   if (marks_.empty()) return false;
+  if (text == "auto") return false;  // the keyword
   return std::find(marks_.begin(), marks_.end(), text) != marks_.end() ||
          (takes_usual_marks_ && is_usual_mark(text));
 }

@@ -146,6 +146,69 @@ TEST_F(TableRun, ChoosesWhatTheConfigLeavesOpen) {
   EXPECT_EQ(own.out, other.out);
 }
 
+// A run goes on as it began, and its config is complete.
+TEST_F(TableRun, ChoosesNothingForARunThatExists) {
+  const std::string file = scratch_ / "houses.csv", runs = "run.dir=" + (scratch_ / "runs").string();
+  const std::vector<std::string> words{"fit",
+                                       "--quiet",
+                                       "--progress=none",
+                                       "data.file=" + file,
+                                       "data.target=price",
+                                       "data.exclude=row",
+                                       "trainer.num_gpus=0",
+                                       runs,
+                                       "checkpoint.resume=last"};
+  std::vector<std::string> first = words;
+  first.emplace_back("trainer.max_epochs=2");
+  ASSERT_EQ(run_program(first).exit_code, 0);
+  std::string rows = text_of(file);
+  const std::string body = rows.substr(rows.find('\n') + 1);
+  for (int i = 0; i < 5; ++i) rows += body;
+  write_text(file, rows);  // now large enough for batches of 64
+  std::vector<std::string> second = words;
+  second.emplace_back("trainer.max_epochs=3");
+  const ProgramRun resumed = run_program(second);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_FALSE(fs::exists(scratch_ / "runs/unnamed/0002"));
+
+  // As a run of a version without the key.
+  const fs::path config = scratch_ / "runs/unnamed/0001/config.toml";
+  ASSERT_EQ(fit("old", {"model.scale_target=false", "trainer.precision=bf16-mixed"}).exit_code, 0);
+  const fs::path old = run("old") / "config.toml";
+  std::string text = text_of(old);
+  const std::size_t key = text.find("scale_target = false");
+  ASSERT_NE(key, std::string::npos);
+  text.erase(key, std::string("scale_target = false").size());
+  write_text(old, text);
+  const ProgramRun validated = run_program({"validate", run("old").string()});
+  EXPECT_EQ(validated.exit_code, 0) << validated.err;
+}
+
+TEST_F(TableRun, ChoosesTheSameForEachCommand) {
+  const std::string file = "data.file=" + (scratch_ / "houses.csv").string(), label = "data.label=kind";
+  EXPECT_NE(run_program({"fit", file, "data.target=price", "trainer.precision=32-true", "--print-config"})
+                .out.find("scale_target = true"),
+            std::string::npos);
+  EXPECT_NE(run_program({"fit", file, "data.target=price", "trainer.precision=bf16-true", "--print-config"})
+                .out.find("scale_target = false"),
+            std::string::npos);
+  const ProgramRun checked = run_program({"data", "check", file, label});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  const auto num_classes = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"fit", file, label, "--print-config"};
+    words.insert(words.end(), more.begin(), more.end());
+    const std::string text = run_program(words).out;
+    const std::size_t at = text.find("num_classes = ");
+    return at == std::string::npos ? "none" : text.substr(at, text.find_first_of(" #\n", at + 14) - at);
+  };
+  EXPECT_EQ(num_classes({}), "num_classes = 2");
+  EXPECT_EQ(num_classes({"data.categories=kind"}), "num_classes = 2");
+  EXPECT_EQ(num_classes({"data.label=rooms", "data.numbers=rooms"}), "num_classes = 5");
+  EXPECT_EQ(num_classes({"data.label=city", "data.categories=city"}),
+            "num_classes = 4");  // the empty one, too
+  EXPECT_EQ(num_classes({"data.label=city"}), "num_classes = 3");
+}
+
 TEST_F(TableRun, DoubtsFitsThatCannotBeRight) {
   const ProgramRun bad = fit("runs", {"optimizer.name=sgd", "optimizer.lr=1e-9", "model.scale_target=false"});
   ASSERT_EQ(bad.exit_code, 0) << bad.err;

@@ -145,6 +145,10 @@ TEST(Table, TakesTheDelimiterThatTheHeaderDecides) {
     const std::string d = delimiter;
     EXPECT_EQ(second("a" + d + "b\n1" + d + "2.5\n" + d.substr(1) + "3" + d + "4\n"), "b 2.50 4.00") << d;
   }
+  EXPECT_EQ(table_of("a;b c\n1 2\n3 4\n", {.delimiter = 0}).columns[0].name, "a;b");
+  EXPECT_EQ(
+      table_of("1,5;2,5\n3,5;4,5\n", {.delimiter = 0, .has_header = false, .decimal = ','}).columns.size(),
+      2u);
   EXPECT_EQ(second("\"a;x\",b\n1,2\n"), "b 2.00");  // what a name contains decides nothing
   EXPECT_EQ(second("a, in m;b\n1;2\n"), "b 2.00");  // a comma in a name, as the rows show
   EXPECT_EQ(numbers_in(table_of("price in EUR\n1\n", {.delimiter = 0}).columns[0]), "1.00");
@@ -220,6 +224,11 @@ TEST(Table, TakesMarksOfMissingValues) {
       std::string::npos)
       << table_error(table);
   const Table listed = table_of(table, {.na_values = {"?", "-"}});
+  expect_categories(table_of("a\nauto\n?\nmanual\n", {.na_values = {"auto"}}).columns[0], {"auto", "manual"},
+                    {0, -1, 1});
+  // As R and Python's csv write texts: quoted. "NA" stays a text, since nothing lists it.
+  expect_categories(table_of("a\n\"?\"\n\"x\"\n\"NA\"\n", {.na_values = {"?"}}).columns[0], {"NA", "x"},
+                    {-1, 1, 0});
   EXPECT_EQ(numbers_in(listed.columns[0]), "1.00 - 3.00 -");
   expect_categories(listed.columns[1], {"x", "y"}, {0, -1, -1, 1});
   EXPECT_EQ(numbers_in(table_of("a\n-999\n2\n-999.0\n\"-999\"\n", {.na_values = {"-999"}}).columns[0]),
@@ -417,6 +426,12 @@ TEST(Table, ReadsCompressedFilesAndArraysOfJson) {
   EXPECT_EQ(numbers_in(array.columns[0]), "1.00 2.00");
   expect_categories(array.columns[1], {"x, \"y\" ]", "z"}, {0, 1});
   EXPECT_EQ(read_table(written("t.json", "{\"a\": 1}\n{\"a\": 2}\n")).num_rows, 2u);
+  EXPECT_EQ(read_table(written("t.json", "\xef\xbb\xbf[{\"a\": 1}]")).num_rows, 1u);
+  for (const char* const cut : {"[{\"a\": 1}, {\"a\": 2}", "[{\"a\": 1}] [", "[{\"a\": \"x]}"})
+    EXPECT_NE(error_text<DataError>([&] { read_table(written("t.json", cut)); }).find("array"),
+              std::string::npos)
+        << cut;
+  EXPECT_EQ(read_table(written("t.csv", "PAR1,PAR2\n1,2\n")).columns.size(), 2u);
   EXPECT_NE(error_text<DataError>([&] { read_table(written("t.json", "[{\"a\": [1]}]")); }).find("an array"),
             std::string::npos);
 }
@@ -425,8 +440,8 @@ TEST(Table, NamesOtherFormats) {
   const Scratch scratch;
   const std::pair<std::string, std::string> cases[] = {
       {std::string("PK\x03\x04\0\0", 6), "zip archive"},
-      {"BZh91AY", "bzip2"},
-      {"PAR1\x15", "Parquet"},
+      {"BZh91AY&SY", "bzip2"},
+      {"PAR1\x15PAR1", "Parquet"},
       {" <!DOCTYPE html>\n", "HTML"},
       {"version https://git-lfs.github.com/spec/v1\n", "Git LFS"}};
   for (const auto& [bytes, found] : cases) {
