@@ -45,6 +45,7 @@ Batch ExportedModule::predict_outputs(const Batch&) { throw_missing("ExportedMod
 void ExportedModule::train(bool) { throw_missing("ExportedModule"); }
 Module::Monitor ExportedModule::monitor() const { throw_missing("ExportedModule"); }
 void ExportedModule::save(const std::filesystem::path&) const { throw_missing("ExportedModule"); }
+bool ExportedModule::uses_evaluation_program() const { throw_missing("ExportedModule"); }
 
 ExportedBackbone::ExportedBackbone(ExportedBackboneOptions) { throw_missing("ExportedBackbone"); }
 ExportedBackbone::~ExportedBackbone() = default;

@@ -666,7 +666,7 @@ TEST_F(TableFile, LeavesOutRowsWithoutAValueToPredict) {
       warnings_of([&] { data.prepare(); }),
       std::vector<std::string>{"data.on_missing_target: omitted 2 of 5 rows of t.csv without a value to "
                                "predict, the first: row 2"});
-  EXPECT_TRUE(same_raw(first(data.train_dataloader())[0], at::tensor({1.F, 3.F, 5.F}).unsqueeze(1)));
+  EXPECT_TRUE(same_raw(first(data.train_dataloader())[0], at::tensor({1., 3., 5.}).unsqueeze(1)));
   ASSERT_EQ(data.skipped_samples().size(), 2u);
   EXPECT_NE(data.skipped_samples()[1].find("row 4, column 'y': the value to predict is missing"),
             std::string::npos);

@@ -113,7 +113,7 @@ struct TableDataOptions {
       kindling::field(
           "na_values", &TableDataOptions::na_values,
           {.doc = "texts that mark a missing value, besides NA, NaN and NULL; auto: also ?, -, None, "
-                  "#N/A and the like",
+                  "nil and the like",
            .example = "[\"?\"]"}),
       kindling::field(
           "thousands", &TableDataOptions::thousands,

@@ -87,7 +87,7 @@ struct TableOptions {
   char thousands = 0;  // of CSV: ',' '.' ' ' '\'' or '_' between groups of three digits; 0: none
   char decimal = '.';  // of CSV: '.' or ','
   // More texts that mark a missing value; "auto": those that programs usually write, such as ?, -, None,
-  // #N/A.
+  // nil.
   std::vector<std::string> na_values{};
   std::size_t max_bytes = std::size_t{1} << 32;  // of the file
 };

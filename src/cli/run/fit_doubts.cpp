@@ -44,13 +44,12 @@ double share_of_most_frequent(const at::Tensor& classes) {
 std::vector<std::string> doubts_about(const FitResult& result, const ConfigTables& config,
                                       const Module& model, DataModule& data) {
   std::vector<std::string> doubts;
-  if (result.status != FitStatus::finished) return doubts;
+  if (result.status != FitStatus::finished || config.data.name.name != "csv") return doubts;
   const auto val = data.val_dataloader();
   if (!val) {
-    if (config.data.name.name == "csv")
-      doubts.emplace_back(
-          "data: there are no validation rows, so nothing shows how good the model is on other rows; "
-          "set data.val_fraction, such as 0.2");
+    doubts.emplace_back(
+        "data: there are no validation rows, so nothing shows how good the model is on other rows; set "
+        "data.val_fraction, such as 0.2");
     return doubts;
   }
   const std::optional<double> loss = metric(result, "val_loss"), accuracy = metric(result, "val_acc");

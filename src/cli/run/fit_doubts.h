@@ -10,9 +10,9 @@
 
 namespace kindling {
 
-// Returns why the model of a finished fit is probably useless, a line each: a validation loss that is not
-// finite, worse predictions than the mean of the validation targets or their most frequent class, or a table
-// without validation rows. Reads validation labels that are in memory; draws no random numbers.
+// Returns why the model of a finished fit on a table is probably useless, a line each: a validation loss that
+// is not finite, worse predictions than the mean of the validation targets or their most frequent class, or
+// no validation rows. Draws no random numbers.
 std::vector<std::string> doubts_about(const FitResult& result, const ConfigTables& config,
                                       const Module& model, DataModule& data);
 

@@ -1,6 +1,7 @@
 #include "data/sources/table_findings.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 #include <string_view>
@@ -43,6 +44,7 @@ std::string common_unit(const std::vector<std::string>& values) {
     if (!csv_number(number)) return "";
     std::string unit(text.substr(0, begin));
     if (unit.ends_with('-') || unit.ends_with('+')) unit.pop_back();
+    if (std::ranges::any_of(unit, [](unsigned char c) { return std::isalpha(c) != 0; })) return "";  // user12
     return unit.empty() ? std::string(text.substr(end)) : unit;
   };
   const std::string unit = unit_of(values.front());

@@ -34,21 +34,21 @@ at::Tensor labels_in(const Dataset& dataset) {
 }
 
 // Undefined: there are none.
-at::Tensor all_labels(DataModule& data) {
+at::Tensor all_labels(DataModule& data, const char* remedy) {
   data.prepare();
   const auto loader = data.train_dataloader();
   if (loader && loader->is_endless())
     throw DataError({.place = "the labels of the training samples",
                      .found = "the data has no end",
                      .wanted = "a finite data set",
-                     .remedy = "set model.class_weights, or model.scale_target = false"});
+                     .remedy = remedy});
   return loader ? labels_in(loader->dataset()) : at::Tensor();
 }
 
 }  // namespace
 
 at::Tensor training_labels(DataModule& data) {
-  const at::Tensor labels = all_labels(data);
+  const at::Tensor labels = all_labels(data, "set model.class_weights");
   if (!labels.defined() || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/false))
     throw DataError({.place = "the labels of the training samples",
                      .found = labels.defined() ? type_text(labels) : "none",
@@ -58,7 +58,7 @@ at::Tensor training_labels(DataModule& data) {
 }
 
 at::Tensor training_targets(DataModule& data) {
-  at::Tensor targets = all_labels(data);
+  at::Tensor targets = all_labels(data, "set model.scale_target = false");
   if (!targets.defined() || !targets.is_floating_point())
     throw DataError({.place = "the labels of the training samples",
                      .found = targets.defined() ? type_text(targets) : "none",

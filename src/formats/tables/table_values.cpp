@@ -88,6 +88,9 @@ bool TableValues::is_marked_missing(std::string_view text) const {
 }
 
 std::optional<double> TableValues::number(std::string_view text) const {
+  // Within quotes, as in "6.2 ".
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
   return is_plain() ? csv_number(text) : number_in(text, thousands_, decimal_);
 }
 

@@ -413,14 +413,15 @@ TEST_F(FitCheckOfConfig, ReportsOptionsThatLeaveNoBatch) {
 
 TEST_F(FitCheckOfConfig, ReportsTheKeyOfAWrongDelimiter) {
   write_text(scratch_ / "t.csv", "x,y\n1,2\n2,3\n3,4\n4,5\n");
-  EXPECT_EQ(refusal(2,
-                    "[model]\nname = \"mlp_regressor\"\n[data]\nname = \"csv\"\nfile = \"t.csv\"\ntarget = "
-                    "\"y\"\nval_fraction = 0.5\ndelimiter = \"x\"\n" +
-                        kThreeEpochs),
-            "own.toml:8:13: error: 'data.delimiter': \"x\"; expected: a comma, semicolon, tab or |\n"
-            "    8 | delimiter = \"x\"\n"
-            "      |             ^~~\n"
-            "1 error, nothing was run\n");
+  EXPECT_EQ(
+      refusal(2,
+              "[model]\nname = \"mlp_regressor\"\n[data]\nname = \"csv\"\nfile = \"t.csv\"\ntarget = "
+              "\"y\"\nval_fraction = 0.5\ndelimiter = \"x\"\n" +
+                  kThreeEpochs),
+      "own.toml:8:13: error: 'data.delimiter': \"x\"; expected: a comma, semicolon, tab, |, blank, or auto\n"
+      "    8 | delimiter = \"x\"\n"
+      "      |             ^~~\n"
+      "1 error, nothing was run\n");
 }
 
 TEST_F(FitCheckOfConfig, ReportsAnUnknownMetricAtItsName) {

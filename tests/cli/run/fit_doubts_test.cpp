@@ -18,7 +18,9 @@ std::vector<std::string> doubts_of(const Metrics& metrics, const Module& model, 
                                    FitStatus status = FitStatus::finished) {
   const at::Tensor inputs = at::zeros({labels.size(0), 2});
   TensorData data({inputs, labels}, {inputs, labels}, {});
-  return doubts_about({.status = status, .metrics = metrics}, ConfigTables(), model, data);
+  ConfigTables config;
+  config.data.name.name = "csv";
+  return doubts_about({.status = status, .metrics = metrics}, config, model, data);
 }
 
 bool begins(const std::vector<std::string>& doubts, const std::string& text) {

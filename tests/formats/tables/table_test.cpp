@@ -200,6 +200,11 @@ TEST(Table, SkipsLinesThatAreNoRows) {
             std::string::npos);
 }
 
+TEST(Table, IgnoresBlanksAroundQuotedNumbers) {
+  EXPECT_EQ(numbers_in(table_of("a\n\"6.2 \"\n\" 1\"\n2\n").columns[0]), "6.20 1.00 2.00");
+  expect_categories(table_of("a\n\"x \"\n\"x\"\n").columns[0], {"x", "x "}, {1, 0});
+}
+
 TEST(Table, ReadsNumbersAsOtherProgramsWriteThem) {
   const TableOptions english{.delimiter = ';', .thousands = ','},
       german{.delimiter = ';', .thousands = '.', .decimal = ','}, swiss{.thousands = '\''};
