@@ -30,6 +30,7 @@
 #include "kindling/data/split.h"
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/data/table_data.h"
+#include "kindling/data/table_data_options.h"
 #include "kindling/data/transform.h"
 #include "kindling/data/transformed_data.h"
 #include "kindling/device/device.h"

@@ -750,6 +750,14 @@ TEST_F(TableFile, WarnsOfColumnsThatAreProbablyNotMeantSo) {
       has("l.csv, column 'y': 60 different numbers are classes; to predict numbers, set data.target"));
 }
 
+TEST_F(TableFile, WarnsOfAHeaderThatLooksLikeValues) {
+  TableData data({.file = write("t.csv", "60,2,red,y\n1,2,a,4\n5,3,b,6\n"), .target = {"y"}});
+  EXPECT_EQ(warnings_of([&] { data.prepare(); }),
+            std::vector<std::string>{
+                "t.csv, header: 2 of 4 names are numbers, as if this were a row of values: set "
+                "data.header = false if it is"});
+}
+
 TEST_F(TableFile, ExcludesColumns) {
   TableData data = houses({.exclude = {"age"}});
   data.prepare();

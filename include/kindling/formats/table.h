@@ -41,6 +41,11 @@ struct TableColumn {
   std::vector<double> numbers{};          // one per row in a column of numbers; NaN: missing
   std::vector<std::int32_t> codes{};      // one per row in a column of categories, indices; -1: missing
   std::vector<std::string> categories{};  // the distinct texts, sorted bytewise
+
+  // `row`: of the table, counted from 0.
+  bool is_missing(std::size_t row) const {
+    return kind == ColumnKind::number ? numbers[row] != numbers[row] : codes[row] < 0;
+  }
 };
 
 // A row that is not in the table.
@@ -56,6 +61,8 @@ struct Table {
   std::vector<BrokenRow> skipped{};  // with TableOptions::skips_broken
   // The name that the column without a name got: row numbers, as R and pandas write them. Empty: none.
   std::string row_name{};
+  // Names of a CSV file's columns that are numbers, as if the header were a row of values.
+  std::size_t num_number_names = 0;
   std::size_t num_unnamed = 0;  // further columns without a name, which are not in the table
 
   // Returns the number in the file, counted from 1, of a row of the table, counted from 0.

@@ -62,15 +62,13 @@ class KeyChooser {
   std::vector<ChosenKey> choose() {
     if (has("run.compact_memory") && has("trainer.precision") && has("data.shuffle"))
       return {};  // it has all keys
+    const std::optional<TableDataOptions> table = table_options();
     if (former_.values) {
-      for (const char* key :
-           {"data.name", "model.name", "model.num_classes", "model.num_targets", "model.num_outputs",
-            "model.scale_target", "data.val_fraction", "trainer.max_epochs", "data.batch_size"})
-        set_former(key);
-      return std::move(chosen_);
+      choose_as_former(table.has_value());
+    } else {
+      if (table) choose_for(*table);
+      choose_scale();
     }
-    if (const std::optional<TableDataOptions> table = table_options()) choose_for(*table);
-    choose_scale();
     return std::move(chosen_);
   }
 
@@ -91,12 +89,17 @@ class KeyChooser {
   }
 
   // Keys that the run's model and data do not have are not among its values.
-  void set_former(const std::string& key) {
-    const auto found = former_.values->find(key);
-    const bool is_of_table =
-        key != "data.batch_size" && key != "trainer.max_epochs" && key != "data.val_fraction";
-    if (found != former_.values->end() && (is_of_table || has("data.target") || has("data.label")))
-      set(key, found->second, "the run began with it");
+  void choose_as_former(bool is_table) {
+    const auto take = [&](const std::string& key) {
+      const auto found = former_.values->find(key);
+      if (found != former_.values->end()) set(key, found->second, "the run began with it");
+    };
+    take("model.scale_target");
+    if (!is_table) return;
+    for (const char* key :
+         {"data.name", "model.name", "model.num_classes", "model.num_targets", "model.num_outputs",
+          "data.val_fraction", "trainer.max_epochs", "data.batch_size"})
+      take(key);
   }
 
   std::optional<TableDataOptions> table_options() const {
@@ -160,6 +163,12 @@ class KeyChooser {
 };
 
 }  // namespace
+
+std::vector<std::string> texts_of(const std::vector<ChosenKey>& chosen) {
+  std::vector<std::string> texts;
+  for (const ChosenKey& key : chosen) texts.push_back(key.key + " = " + key.value);
+  return texts;
+}
 
 std::vector<ChosenKey> choose_keys(ConfigDocument& document, const Registry& registry, ConfigUse use,
                                    FormerChoices former) {

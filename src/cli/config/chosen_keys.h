@@ -18,13 +18,16 @@ struct ChosenKey {
   std::string reason{};
 };
 
+// Returns "model.name = \"mlp\"" for each.
+std::vector<std::string> texts_of(const std::vector<ChosenKey>& chosen);
+
 // What decides before the data do.
 struct FormerChoices {
   // Of weights that the model starts with: whether it scales its targets, and its number of classes; 0:
   // unknown.
   std::optional<bool> has_target_scale{};
   std::size_t num_classes = 0;
-  // All values of the run that is resumed: a run goes on as it began.
+  // All values of the run that is resumed, which keeps them.
   std::optional<std::map<std::string, std::string>> values{};
 };
 

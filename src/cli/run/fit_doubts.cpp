@@ -60,22 +60,18 @@ std::vector<std::string> doubts_about(const FitResult& result, const ConfigTable
   }
   const at::Tensor labels = labels_of(*val);
   if (!labels.defined() || labels.numel() < 2) return doubts;
-  if (loss && dynamic_cast<const RegressionNet*>(&model) != nullptr && labels.is_floating_point()) {
-    const double of_means = loss_of_means(labels);
-    if (*loss > of_means)
-      doubts.push_back(
-          "val_loss is " + short_text(*loss, 4) + ", above the " + short_text(of_means, 4) +
-          " of predicting the mean of the validation targets: the model has learned nothing that helps "
-          "on other samples");
-  }
-  if (accuracy && labels.dim() == 1 && at::isIntegralType(labels.scalar_type(), /*includeBool=*/false)) {
-    const double share = share_of_most_frequent(labels);
-    if (*accuracy < share)
-      doubts.push_back(
-          "val_acc is " + short_text(*accuracy, 4) + ", below the " + short_text(share, 4) +
-          " of predicting the most frequent class: the model has learned nothing that helps on other "
-          "samples");
-  }
+  const auto doubt = [&](const std::string& value, const std::string& guess) {
+    doubts.push_back(value + " of predicting " + guess +
+                     ": the model has learned nothing that helps on other samples");
+  };
+  if (loss && dynamic_cast<const RegressionNet*>(&model) != nullptr && labels.is_floating_point())
+    if (const double of_means = loss_of_means(labels); *loss > of_means)
+      doubt("val_loss is " + short_text(*loss, 4) + ", above the " + short_text(of_means, 4),
+            "the mean of the validation targets");
+  if (accuracy && labels.dim() == 1 && at::isIntegralType(labels.scalar_type(), /*includeBool=*/false))
+    if (const double share = share_of_most_frequent(labels); *accuracy < share)
+      doubt("val_acc is " + short_text(*accuracy, 4) + ", below the " + short_text(share, 4),
+            "the most frequent class");
   return doubts;
 }
 

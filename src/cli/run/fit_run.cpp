@@ -176,7 +176,7 @@ class FitRun {
                           .run = folder_.path().string(),
                           .seed = config_.run.seed,
                           .resume = in_.plan.note,
-                          .chosen = chosen_texts(),
+                          .chosen = texts_of(in_.loaded.chosen),
                           .program = std::filesystem::path(in_.context.argv[0]).filename().string()};
     screen_ = std::make_shared<Screen>(
         request_, heading,
@@ -222,12 +222,6 @@ class FitRun {
   }
 
  private:
-  std::vector<std::string> chosen_texts() const {
-    std::vector<std::string> texts;
-    for (const ChosenKey& chosen : in_.loaded.chosen) texts.push_back(chosen.key + " = " + chosen.value);
-    return texts;
-  }
-
   // Another process may have used the directory until the lock was free.
   void renew_plan() {
     if (is_first(in_.group)) plan_with_lock();

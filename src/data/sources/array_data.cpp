@@ -19,6 +19,7 @@
 #include "base/joined.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_checks.h"
+#include "data/sources/number_scale.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -151,7 +152,7 @@ std::optional<std::int64_t> coarse_feature(const at::Tensor& samples, double mea
   const at::Tensor features = samples.reshape({samples.size(0), -1}).to(at::kDouble);
   const at::Tensor deviation = at::std(features, at::IntArrayRef{0}, /*unbiased=*/false);
   const at::Tensor largest = at::maximum((features.amax(0) - mean).abs(), (features.amin(0) - mean).abs());
-  const at::Tensor is_coarse = (deviation > 0) & (largest * std::ldexp(1.0, -24) > deviation * 1e-3);
+  const at::Tensor is_coarse = (deviation > 0) & (largest * kFloat32Rounding > deviation * kMostRounding);
   if (!is_coarse.any().item<bool>()) return std::nullopt;
   return is_coarse.to(at::kByte).argmax().item<std::int64_t>();
 }

@@ -180,6 +180,7 @@ struct TableData::Impl {
           options.file,
           reading({.numbers = options.numbers, .categories = options.categories, .skips_broken = skips()},
                   options.id, options.label));
+      warn_of_names(table);
       take_row_name(table);
       require_columns(table);
       return without_broken(std::move(table), options.file);
@@ -188,6 +189,14 @@ struct TableData::Impl {
         require_columns(read_table(options.file, reading({.skips_broken = skips()}, "", "")));
       throw;
     }
+  }
+
+  void warn_of_names(const Table& table) const {
+    const std::size_t numbers = table.num_number_names, all = table.columns.size() + table.num_unnamed;
+    if (numbers > 0 && 2 * numbers >= all)
+      log_warning(options.file.string() + ", header: " + std::to_string(numbers) + " of " +
+                  counted(all, "name") +
+                  " are numbers, as if this were a row of values: set data.header = false if it is");
   }
 
   // A column without a name identifies rows if no other does.

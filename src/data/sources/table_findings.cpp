@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/joined.h"
+#include "data/sources/number_scale.h"
 #include "formats/tables/csv_number.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
@@ -73,16 +73,18 @@ std::vector<double> known_numbers(const TableColumn& column, const std::vector<s
   return values;
 }
 
-// The numbers that programs write for a missing value, if one of them lies far from all other values.
-std::string far_mark(std::vector<double> values) {
+// The number that programs write for a missing value, if it lies far from all other values: then it is the
+// smallest or the largest one.
+std::string far_mark(const std::vector<double>& values, double least, double most) {
   for (const double mark : {-999., -9999., -99999., -99., 999., 9999., 99999., 999999.}) {
+    if (mark != least && mark != most) continue;
     const auto count = std::ranges::count(values, mark);
     if (count < 2 || 2 * count > std::ssize(values)) continue;
     std::vector<double> others = values;
     std::erase(others, mark);
-    const auto [least, most] = std::ranges::minmax(others);
-    const double distance = mark < 0 ? least - mark : mark - most;
-    if (distance > 2 * (most - least)) return number_text(mark);
+    const auto [lower, upper] = std::ranges::minmax(others);
+    const double distance = mark < 0 ? lower - mark : mark - upper;
+    if (distance > 2 * (upper - lower)) return number_text(mark);
   }
   return "";
 }
@@ -115,19 +117,14 @@ class Findings {
     const TableColumn& column = *table_.find(name);
     if (column.kind != ColumnKind::number) return;
     const std::vector<double> values = known_numbers(column, rows_);
-    if (values.size() > 1 && std::ranges::all_of(values, [&](double v) { return v == values[0]; }))
-      return add(name, "the value to predict is " + number_text(values[0]) + " in all training rows");
     if (values.size() < 2) return;
-    // As for inputs: 24 bits of float32.
-    double largest = 0, sum = 0, squares = 0;
-    for (const double value : values) largest = std::max(largest, std::abs(value)), sum += value;
-    const double mean = sum / static_cast<double>(values.size());
-    for (const double value : values) squares += (value - mean) * (value - mean);
-    const double deviation = std::sqrt(squares / static_cast<double>(values.size()));
-    if (std::ldexp(largest, -24) > 1e-3 * deviation)
+    const NumberScale scale = scale_of(values);
+    if (scale.deviation == 0)
+      add(name, "the value to predict is " + number_text(values[0]) + " in all training rows");
+    else if (scale.needs_offset())
       add(name, "float32 rounds the values to predict coarsely, because the largest is " +
-                    short_text(largest, 3) + ", but their standard deviation " + short_text(deviation, 3) +
-                    "; subtract an offset from the column");
+                    short_text(scale.largest, 3) + ", but their standard deviation " +
+                    short_text(scale.deviation, 3) + "; subtract an offset from the column");
   }
 
   void look_at_label(const TableSchema& schema) {
@@ -149,7 +146,7 @@ class Findings {
   void look_at_categories(const TableFeature& feature, const TableColumn& column) {
     std::size_t num_known = 0;
     for (const std::int64_t row : rows_)
-      if (column.codes[static_cast<std::size_t>(row)] >= 0) ++num_known;
+      if (!column.is_missing(static_cast<std::size_t>(row))) ++num_known;
     const std::size_t num_distinct = feature.categories.size();
     if (num_distinct == 1 && num_known == rows_.size()) return add_constant(feature.name);
     if (num_distinct >= kFewRows && 2 * num_distinct > num_known)
@@ -168,7 +165,7 @@ class Findings {
       add(column.name,
           "it counts the rows; in a sorted file the model can predict from that alone: add it to "
           "data.exclude, or set it as data.id");
-    if (const std::string mark = far_mark(values); !mark.empty())
+    if (const std::string mark = far_mark(values, least, most); !mark.empty())
       add(column.name,
           mark + " lies far from all other values; if it marks a missing value, set data.na_values = [\"" +
               mark + "\"]");

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
-#include "formats/tables/csv_number.h"
+#include "data/sources/table_labels.h"
+#include "data/sources/table_places.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -24,20 +23,6 @@ namespace {
 constexpr double kMissingValue = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t kUnknown = -1;
 constexpr std::size_t kMaxEncoded = 100'000;  // columns after one-hot encoding
-
-std::string column_place(const std::string& place, const std::string& name) {
-  return place + ", column '" + one_line(name) + "'";
-}
-
-// `number`: of the row in the file.
-std::string number_place(std::size_t number, const std::string& name, const std::string& place) {
-  return place + ", row " + std::to_string(number) + ", column '" + one_line(name) + "'";
-}
-
-std::string row_place(const Table& table, std::size_t row, const std::string& name,
-                      const std::string& place) {
-  return number_place(table.row_number(row), name, place);
-}
 
 // Returns Table::row_number() of each row.
 std::vector<std::size_t> row_numbers(const Table& table) {
@@ -134,16 +119,6 @@ const TableColumn& column_for(const Table& table, const std::string& name, const
                      : "the " + std::to_string(names.size()) + " columns that the model was trained on"});
 }
 
-// Inputs and targets are float32.
-void require_float32(double value, const Table& table, std::size_t row, const std::string& name,
-                     const std::string& place) {
-  if (std::isfinite(value) && std::isinf(static_cast<float>(value)))
-    throw DataError({.place = row_place(table, row, name, place),
-                     .found = number_text(value) + ", which float32 cannot represent",
-                     .wanted = "a number between -3.4e38 and 3.4e38",
-                     .remedy = "use another unit, or the logarithm"});
-}
-
 at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::string& missing,
                   const std::string& place) {
   const std::size_t width = schema.features.size();
@@ -166,104 +141,6 @@ at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::stri
     }
   }
   return raw;
-}
-
-ErrorParts missing_label(std::string place) {
-  return {.place = std::move(place),
-          .found = "the value to predict is missing",
-          .wanted = "a value in every row",
-          .remedy = "fill it in, or remove the row"};
-}
-
-[[noreturn]] void refuse_missing_label(const Table& table, std::size_t row, const std::string& name,
-                                       const std::string& place) {
-  throw DataError(missing_label(row_place(table, row, name, place)));
-}
-
-void require_numbers(const TableColumn& column, const std::string& place) {
-  if (column.kind == ColumnKind::number) return;
-  throw DataError({.place = column_place(place, column.name),
-                   .found = "the values to predict are texts",
-                   .wanted = "numbers",
-                   .remedy = "for classes, set data.label instead of data.target"});
-}
-
-const TableColumn& label_column(const Table& table, const std::string& name, const std::string& place) {
-  if (const TableColumn* column = table.find(name)) return *column;
-  throw DataError({.place = place,
-                   .found = "the column '" + one_line(name) + "' is missing",
-                   .wanted = "the column that the model predicts"});
-}
-
-at::Tensor targets_of(const Table& table, const TableSchema& schema, const std::string& place) {
-  const std::size_t width = schema.targets.size();
-  at::Tensor targets =
-      at::empty({static_cast<std::int64_t>(table.num_rows), static_cast<std::int64_t>(width)}, at::kFloat);
-  auto* const out = targets.mutable_data_ptr<float>();
-  for (std::size_t i = 0; i < width; ++i) {
-    const TableColumn& column = label_column(table, schema.targets[i], place);
-    require_numbers(column, place);
-    for (std::size_t row = 0; row < table.num_rows; ++row) {
-      if (std::isnan(column.numbers[row])) refuse_missing_label(table, row, column.name, place);
-      require_float32(column.numbers[row], table, row, column.name, place);
-      out[row * width + i] = static_cast<float>(column.numbers[row]);
-    }
-  }
-  return targets;
-}
-
-// Returns the text of each value of a column; of numbers as number_text().
-std::vector<std::string> texts_of(const Table& table, const TableColumn& column, const std::string& place) {
-  std::vector<std::string> texts;
-  for (std::size_t row = 0; row < std::max(column.numbers.size(), column.codes.size()); ++row) {
-    const bool is_number = column.kind == ColumnKind::number;
-    if (is_number ? std::isnan(column.numbers[row]) : column.codes[row] < 0)
-      refuse_missing_label(table, row, column.name, place);
-    texts.push_back(is_number ? number_text(column.numbers[row])
-                              : column.categories[static_cast<std::size_t>(column.codes[row])]);
-  }
-  return texts;
-}
-
-// Finds classes by their texts. If no class has a text, finds the only one that is the same number: a file
-// may write the class 1 as 1.0.
-class ClassNumbers {
- public:
-  explicit ClassNumbers(const std::vector<std::string>& names) {
-    for (const std::string& name : names) {
-      const auto index = static_cast<std::int64_t>(by_text_.size());
-      by_text_[name] = index;
-      if (const auto number = csv_number(name))
-        if (const auto [other, is_new] = by_number_.emplace(*number, index); !is_new)
-          other->second = kUnknown;
-    }
-  }
-  std::int64_t find(const std::string& text) const {
-    if (const auto found = by_text_.find(text); found != by_text_.end()) return found->second;
-    const auto number = csv_number(text);
-    const auto found = number ? by_number_.find(*number) : by_number_.end();
-    return found == by_number_.end() ? kUnknown : found->second;
-  }
-
- private:
-  std::unordered_map<std::string, std::int64_t> by_text_{};
-  std::unordered_map<double, std::int64_t> by_number_{};
-};
-
-at::Tensor classes_of(const Table& table, const TableSchema& schema, const std::string& place) {
-  const ClassNumbers numbers(schema.classes);
-  at::Tensor classes = at::empty({static_cast<std::int64_t>(table.num_rows)}, at::kLong);
-  auto* const out = classes.mutable_data_ptr<std::int64_t>();
-  const std::vector<std::string> texts = texts_of(table, label_column(table, schema.label, place), place);
-  for (std::size_t row = 0; row < texts.size(); ++row) {
-    out[row] = numbers.find(texts[row]);
-    if (out[row] == kUnknown)
-      throw DataError({.place = row_place(table, row, schema.label, place),
-                       .found = "the class '" + shortened(one_line(texts[row]), 40) + "'",
-                       .wanted = schema.classes.size() <= 20 ? "one of " + list_names(schema.classes)
-                                                             : "a class of the training file"});
-  }
-  return classes;
 }
 
 std::vector<std::string> ids_of(const Table& table, const TableSchema& schema) {
@@ -304,30 +181,6 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
                          .wanted = "distinct columns that the model reads"});
   }
   return options.features;
-}
-
-// Sorts texts by their numbers if all are numbers, else bytewise.
-std::vector<std::string> sorted_classes(const std::vector<std::string>& texts) {
-  std::vector<std::pair<double, std::string>> numbers;
-  for (const std::string& text : texts) {
-    const auto number = csv_number(text);
-    if (!number) return texts;  // categories are sorted
-    numbers.emplace_back(*number, text);
-  }
-  std::sort(numbers.begin(), numbers.end());
-  std::vector<std::string> names;
-  for (const auto& [number, text] : numbers) names.push_back(text);
-  return names;
-}
-
-std::vector<std::string> class_names_of(const TableColumn& column) {
-  if (column.kind == ColumnKind::category) return sorted_classes(column.categories);
-  std::set<double> numbers;
-  for (const double number : column.numbers)
-    if (!std::isnan(number)) numbers.insert(number);
-  std::vector<std::string> names;
-  for (const double number : numbers) names.push_back(number_text(number));
-  return names;
 }
 
 void refuse_wide_encoding(const TableSchema& schema, const std::string& place) {
@@ -408,11 +261,8 @@ void drop_empty_features(const Table& table, const std::vector<std::int64_t>& ro
   std::vector<std::string> empty;
   std::erase_if(schema.features, [&](const TableFeature& feature) {
     const TableColumn& column = *table.find(feature.name);
-    const bool is_number = column.kind == ColumnKind::number;
-    const bool is_empty = std::ranges::all_of(rows, [&](std::int64_t row) {
-      const auto at = static_cast<std::size_t>(row);
-      return is_number ? std::isnan(column.numbers[at]) : column.codes[at] < 0;
-    });
+    const bool is_empty = std::ranges::all_of(
+        rows, [&](std::int64_t row) { return column.is_missing(static_cast<std::size_t>(row)); });
     if (!is_empty || is_in(listed, feature.name)) return false;
     empty.push_back(feature.name);
     return true;
@@ -433,9 +283,7 @@ void skip_rows_without(const std::vector<std::string>& names, Table& table, cons
     const TableColumn* const column = table.find(name);
     if (column == nullptr) continue;
     for (std::size_t row = 0; row < table.num_rows; ++row) {
-      const bool is_missing =
-          column->kind == ColumnKind::number ? std::isnan(column->numbers[row]) : column->codes[row] < 0;
-      if (!is_missing || !is_kept[row]) continue;
+      if (!column->is_missing(row) || !is_kept[row]) continue;
       is_kept[row] = false;
       dropped.push_back({.row = numbers[row],
                          .error = DataError(missing_label(number_place(numbers[row], name, place))).what()});

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/sources/number_scale.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -38,14 +39,6 @@ double median_of(std::vector<double> values) {
   return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
-// The differences from a value of the column keep the digits that a sum of large numbers would lose.
-double mean_of(const std::vector<double>& values) {
-  const double origin = values.front();
-  double sum = 0;
-  for (const double value : values) sum += value - origin;
-  return origin + sum / static_cast<double>(values.size());
-}
-
 // Returns the smallest of the most frequent values.
 double most_frequent(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -60,35 +53,8 @@ double most_frequent(std::vector<double> values) {
   return best;
 }
 
-struct Scale {
-  double mean = 0, deviation = 0;  // with n in the denominator; exactly 0 for a constant
-  double largest = 0;              // absolute value
-};
-
-// The smallest and the largest value are compared, because the mean of a constant may be rounded.
-Scale scale_of(const std::vector<double>& values) {
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  Scale scale{.mean = *least, .largest = std::max(std::abs(*least), std::abs(*most))};
-  if (*least == *most) return scale;
-  scale.mean = mean_of(values);
-  const double unit = *most - *least;  // the squares of tiny differences are 0
-  double sum = 0;
-  for (const double value : values) sum += std::pow((value - scale.mean) / unit, 2);
-  scale.deviation = unit * std::sqrt(sum / static_cast<double>(values.size()));
-  return scale;
-}
-
-// True if float32, with 24 bits and no deviation below its smallest normal number, would round the column by
-// more than 1e-3 of its deviation.
-bool needs_offset(const Scale& scale) {
-  constexpr double kMostRounding = 1e-3;
-  const double rounding = std::ldexp(scale.largest, -24);
-  return scale.deviation > 0 && (rounding > kMostRounding * scale.deviation ||
-                                 scale.deviation < static_cast<double>(std::numeric_limits<float>::min()));
-}
-
 // `place` names the column.
-void warn_of_rounding(const Scale& scale, const std::string& place) {
+void warn_of_rounding(const NumberScale& scale, const std::string& place) {
   log_warning(place + ": float32 rounds the values coarsely, because the largest is " +
               short_text(scale.largest, 3) + ", but their standard deviation " +
               short_text(scale.deviation, 3) +
@@ -113,13 +79,13 @@ FittedNumber fit_number(std::vector<double> known, std::int64_t num_rows, const 
                       : missing == "most_frequent" ? most_frequent(known)
                                                    : mean_of(known);
   known.resize(static_cast<std::size_t>(num_rows), fill);
-  const Scale scale = scale_of(known);
+  const NumberScale scale = scale_of(known);
   if (!normalize) {
-    if (needs_offset(scale)) warn_of_rounding(scale, place);
+    if (scale.needs_offset()) warn_of_rounding(scale, place);
     return {.fill = fill};
   }
   const double deviation = scale.deviation > 0 ? scale.deviation : 1;
-  if (!needs_offset(scale)) return {.fill = fill, .mean = scale.mean, .deviation = deviation};
+  if (!scale.needs_offset()) return {.fill = fill, .mean = scale.mean, .deviation = deviation};
   return {.fill = fill - scale.mean, .deviation = deviation, .offset = scale.mean};
 }
 

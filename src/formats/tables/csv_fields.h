@@ -6,19 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/tables/csv_layout.h"
+
 namespace kindling {
 
 struct CsvField {
   std::string_view text{};  // valid until the next field is taken
   bool is_quoted = false;
-};
-
-// How a CSV text is laid out.
-struct CsvLayout {
-  char delimiter = ',';  // ' ': one or several blanks
-  char comment = 0;      // lines that begin with it are skipped; 0: none
-  bool has_header = true;
-  std::size_t num_skipped_lines = 0;  // before the header
 };
 
 // Takes the fields of a CSV text one after another. The text must outlive the reader.

@@ -1,9 +1,7 @@
 #include "formats/tables/csv_layout.h"
 
-#include <array>
-#include <cstddef>
-
 #include "formats/tables/column_kinds.h"
+#include "formats/tables/csv_fields.h"
 
 namespace kindling {
 namespace {

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
-#include "formats/tables/csv_fields.h"
-
 namespace kindling {
+
+// How a CSV text is laid out.
+struct CsvLayout {
+  char delimiter = ',';  // ' ': one or several blanks
+  char comment = 0;      // lines that begin with it are skipped; 0: none
+  bool has_header = true;
+  std::size_t num_skipped_lines = 0;  // before the header
+};
 
 // Returns the delimiter that the first line decides, with which it and the next line have equally many
 // fields:

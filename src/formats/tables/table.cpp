@@ -16,7 +16,6 @@
 #include "formats/tables/table_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
-#include "kindling/base/log.h"
 #include "kindling/base/text.h"
 
 namespace kindling {
@@ -53,6 +52,7 @@ class TableParser {
     } while (broken_.begin_pass() || has_wrong_kinds() || take_mixed_columns());
     Table table = table_of(std::move(columns_), num_rows_, broken_);
     table.row_name = row_name_;
+    table.num_number_names = num_number_names_;
     table.num_unnamed = static_cast<std::size_t>(std::count(names_.begin(), names_.end(), ""));
     return table;
   }
@@ -120,9 +120,7 @@ class TableParser {
                        .remedy = "set data.delimiter to that of the file, or data.skip_rows to the number of "
                                  "lines before the header"});
     name_unnamed();
-    if (2 * num_numbers >= names_.size())
-      log_warning(place + ": " + std::to_string(num_numbers) + " of " + counted(names_.size(), "name") +
-                  " are numbers, as if this were a row of values: set data.header = false if it is");
+    num_number_names_ = num_numbers;
     std::vector<std::string_view> sorted(names_.begin(), names_.end());
     std::erase(sorted, "");
     std::sort(sorted.begin(), sorted.end());
@@ -330,7 +328,8 @@ class TableParser {
   CsvFields fields_;
   std::vector<std::string> names_;  // empty: the column is left out
   std::string row_name_;            // Table::row_name
-  DeclaredKinds kinds_;             // among them columns of numbers that contain other values
+  std::size_t num_number_names_ = 0;
+  DeclaredKinds kinds_;  // among them columns of numbers that contain other values
   std::vector<ColumnState> columns_;
   std::vector<bool> has_quoted_missing_;  // of columns: "" or "NA", which may be a category
   std::size_t num_rows_ = 0;

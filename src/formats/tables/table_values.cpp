@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "formats/tables/column_kinds.h"
 #include "formats/tables/csv_number.h"
@@ -44,8 +43,7 @@ std::optional<double> number_in(std::string_view text, char thousands, char deci
   return csv_number(plain);
 }
 
-}  // namespace
-
+// True for texts by which programs mark missing values.
 bool is_usual_mark(std::string_view text) {
   constexpr std::array<std::string_view, 27> kMarks{
       "?",   "-",   "--",      ".",       "*",     "None",  "none", "n/a",      "na",
@@ -53,6 +51,8 @@ bool is_usual_mark(std::string_view text) {
       "nil", "\\N", "#VALUE!", "#DIV/0!", "#REF!", "#NUM!", "Null", "NONE",     "missing"};
   return std::find(kMarks.begin(), kMarks.end(), text) != kMarks.end();
 }
+
+}  // namespace
 
 TableValues::TableValues(const TableOptions& options, const std::string& place)
     : marks_(options.na_values), thousands_(options.thousands), decimal_(options.decimal) {

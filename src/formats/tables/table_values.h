@@ -45,7 +45,4 @@ class TableValues {
   bool takes_usual_marks_ = false;
 };
 
-// True for texts by which programs mark missing values: "?", "-", "None" and so on.
-bool is_usual_mark(std::string_view text);
-
 }  // namespace kindling

@@ -63,11 +63,14 @@ class CollectedOutputs {
     all_.narrow(0, size_, outputs.size(0)).copy_(outputs);
     size_ = end;
   }
-  at::Tensor taken() const {
-    return all_.defined() ? all_.narrow(0, 0, size_) : at::cat(std::vector<at::Tensor>());  // an error
+  // Without spare memory. Throws as at::cat() if there were no outputs.
+  at::Tensor whole() const {
+    if (!all_.defined()) return at::cat(std::vector<at::Tensor>());
+    return size_ == all_.size(0) ? all_ : taken().clone();
   }
 
  private:
+  at::Tensor taken() const { return all_.narrow(0, 0, size_); }
   bool fits(const at::Tensor& outputs) const {
     return outputs.scalar_type() == all_.scalar_type() && outputs.device() == all_.device() &&
            outputs.sizes().slice(1) == all_.sizes().slice(1);
@@ -95,7 +98,7 @@ at::Tensor predict_loop(Module& model, BatchSource& source) {
     const AutocastScope autocast(source.placement().precision, source.placement().device());
     outputs.append(model.predict_step(batch));
   }
-  return move_to(outputs.taken(), cpu());
+  return move_to(outputs.whole(), cpu());
 }
 
 }  // namespace kindling

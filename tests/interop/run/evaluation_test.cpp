@@ -1,11 +1,8 @@
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdlib>
 
 #include "interop/run/in_python.h"
+#include "interop/run/programs_of_python.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/data/data_loader.h"
@@ -29,48 +26,24 @@ double difference_from_python(const at::Tensor& ours, const at::Tensor& wanted) 
          std::max(1.0, wanted.to(at::kDouble).abs().max().item<double>());
 }
 
-// The programs of evaluation_programs.py.
-class EvaluatedPrograms : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    if (python_with_torch().empty()) return;
-    folder_ =
-        std::filesystem::path(testing::TempDir()) / ("kindling-evaluation-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-    const std::string script = std::string(KINDLING_TESTS) + "/interop/run/evaluation_programs.py ";
-    const std::string command =
-        python_with_torch() + " " + script + folder_.string() + " >" + (folder_ / "log").string() + " 2>&1";
-    succeeded_ = std::system(command.c_str()) == 0;
-  }
-  static void TearDownTestSuite() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  void SetUp() override {
-    if (folder_.empty()) GTEST_SKIP() << "no Python with PyTorch is here to export models";
-    ASSERT_TRUE(succeeded_) << read_file(folder_ / "log", 1 << 20);
-    at::set_num_threads(1);
-  }
-  void TearDown() override { at::set_num_threads(threads_); }
+struct EvaluationScript {
+  static constexpr const char* kFile = "evaluation_programs.py";
+};
 
-  static std::filesystem::path file(const std::string& name) { return folder_ / name; }
+class EvaluatedPrograms : public ProgramsOfPython<EvaluationScript> {
+ protected:
   static std::shared_ptr<ExportedModule> model(const std::string& name, const std::string& eval_file = "") {
     return std::make_shared<ExportedModule>(
         ExportedModuleOptions{.file = file(name + ".pt2"),
                               .eval_file = eval_file.empty() ? std::filesystem::path() : file(eval_file)});
   }
-  static StateDict pythons(const std::string& name) { return load_state_file(folder_ / (name + ".pt")); }
+  static StateDict pythons(const std::string& name) { return load_state_file(file(name + ".pt")); }
 
   static void expect_final(const StateDict& python, const Module& model, const std::string& name) {
     for (const auto& [key, tensor] : state_dict(model).tensors)
       EXPECT_LE(difference_from_python(tensor, *python.find("final." + key)), kBufferTolerance)
           << name << ", " << key;
   }
-
- private:
-  static inline std::filesystem::path folder_;
-  static inline bool succeeded_ = false;
-  int threads_ = at::get_num_threads();
 };
 
 // Their forward pass modifies buffers in training mode.
@@ -93,6 +66,14 @@ class BatchesOfPython : public DataModule {
  private:
   std::shared_ptr<TensorDataset> data_;
 };
+
+void train_on(const at::Tensor& inputs, const at::Tensor& labels, ExportedModule& model,
+              Optimizer& optimizer) {
+  model.train();
+  optimizer.zero_grad();
+  model.training_step(Batch({inputs, labels})).backward();
+  optimizer.step();
+}
 
 TEST_F(ModifiedBuffers, AreTheSameAfterEveryEvaluation) {
   for (const std::string name : kPrograms) {
@@ -122,10 +103,7 @@ TEST_F(ModifiedBuffers, AreThoseOfPythonAfterTrainingWithEvaluations) {
     Sgd optimizer(ParameterGroups(*trained), {.lr = 0.1});
     const at::Tensor x = *python.find("x"), y = *python.find("y");
     for (std::int64_t step = 0; step < x.size(0); ++step) {
-      trained->train();
-      optimizer.zero_grad();
-      trained->training_step(Batch({x[step], y[step]})).backward();
-      optimizer.step();
+      train_on(x[step], y[step], *trained, optimizer);
       const EvaluationGuard evaluation(*trained);
       const at::NoGradGuard no_grad;
       trained->forward(x[0]);
@@ -176,10 +154,7 @@ TEST_F(EvaluationFile, EvaluatesAsPythonDoesAfterEval) {
     const at::Tensor x = *python.find("x"), y = *python.find("y");
     at::manual_seed(7);
     for (std::int64_t step = 0; step < x.size(0); ++step) {
-      trained->train();
-      optimizer.zero_grad();
-      trained->training_step(Batch({x[step], y[step]})).backward();
-      optimizer.step();
+      train_on(x[step], y[step], *trained, optimizer);
       const EvaluationGuard evaluation(*trained);
       const at::NoGradGuard no_grad;
       const at::Tensor outputs = trained->forward(x[0]);

@@ -2,13 +2,11 @@
 
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <map>
 
+#include "interop/run/programs_of_python.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
@@ -21,44 +19,16 @@
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
 #include "support/pt2_bytes.h"
-#include "support/python.h"
 #include "support/scratch.h"
 
 namespace kindling {
 namespace {
 
-// The programs of train_programs.py, exported and trained by Python once for all tests.
-class ExportedPrograms : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    if (python_with_torch().empty()) return;
-    folder_ = std::filesystem::path(testing::TempDir()) / ("kindling-programs-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-    const std::string script = std::string(KINDLING_TESTS) + "/interop/run/train_programs.py";
-    const std::string command =
-        python_with_torch() + " " + script + " " + folder_.string() + " >" + file("said").string() + " 2>&1";
-    succeeded_ = std::system(command.c_str()) == 0;
-  }
-  static void TearDownTestSuite() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  void SetUp() override {
-    if (folder_.empty()) GTEST_SKIP() << "no Python with PyTorch is here to export models";
-    ASSERT_TRUE(succeeded_) << read_file(file("said"), 1 << 20);
-    threads_ = at::get_num_threads();
-    at::set_num_threads(1);
-  }
-  void TearDown() override {
-    if (threads_ > 0) at::set_num_threads(threads_);
-  }
-  static std::filesystem::path file(const std::string& name) { return folder_ / name; }
-
- private:
-  static inline std::filesystem::path folder_;
-  static inline bool succeeded_ = false;
-  int threads_ = 0;
+struct TrainingScript {
+  static constexpr const char* kFile = "train_programs.py";
 };
+
+using ExportedPrograms = ProgramsOfPython<TrainingScript>;
 
 struct Case {
   const char* name;
