@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error_kind.h"
+#include "base/joined.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/joined.h"
 #include "formats/tables/column_kinds.h"
 #include "formats/tables/csv_number.h"
 #include "kindling/base/error.h"
