@@ -185,7 +185,9 @@ class C10dGroup : public ProcessGroup {
   c10d::Backend& backend_of(const at::Tensor& tensor);
   template <class Call>
   WorkPointer start_on(const at::Tensor& tensor, const Call& call);
-  at::Tensor gather(const at::Tensor& mine);
+  at::Tensor gather(const at::Tensor& mine, const Deadline& deadline);
+  void wait_on_host(c10d::Work& work, const Deadline& deadline);
+  void release_backend() noexcept;
   // For concurrent exchanges; that of exchange() is 0.
   int next_tag() { return tag_ = tag_ % 0xffff + 1; }
   [[noreturn]] void throw_error(const char* what, const std::string& error);
@@ -198,6 +200,7 @@ class C10dGroup : public ProcessGroup {
   class SmallWork;
   class BackendWork;
   std::set<StartedWork*> works_{};
+  bool has_unfinished_work_ = false;  // of backend_, past its deadline
   int tag_ = 0;
 };
 
@@ -228,6 +231,7 @@ class C10dGroup::StartedWork : public ProcessGroup::Work {
 
  protected:
   virtual void finish(const Deadline& deadline) = 0;
+  C10dGroup& group() const { return *group_; }
 
  private:
   C10dGroup* group_;
@@ -248,16 +252,22 @@ class C10dGroup::SmallWork final : public StartedWork {
   std::optional<DoublingSum> sum_;
 };
 
-// The backend limits the wait itself: with another limit, one for a GPU would make the host wait.
+// The backend of a device limits the wait itself: with another limit, the host would wait for a GPU.
 class C10dGroup::BackendWork final : public StartedWork {
  public:
-  BackendWork(C10dGroup& group, const char* what, WorkPointer started)
-      : StartedWork(group, what), work_(std::move(started)) {}
+  BackendWork(C10dGroup& group, const char* what, const at::Tensor& tensor, WorkPointer started)
+      : StartedWork(group, what), is_on_host_(tensor.is_cpu()), work_(std::move(started)) {}
   void give_up() noexcept override { work_.reset(); }
 
  private:
-  void finish(const Deadline&) override { work_->wait(); }
+  void finish(const Deadline& deadline) override {
+    if (is_on_host_)
+      group().wait_on_host(*work_, deadline);
+    else
+      work_->wait();
+  }
 
+  bool is_on_host_;
   WorkPointer work_;
 };
 
@@ -293,6 +303,28 @@ C10dGroup::~C10dGroup() {
     } catch (const std::exception&) {  // there is nothing left to clean up
     }
   for (StartedWork* const work : works_) work->lose_group();
+  release_backend();
+}
+
+// Gloo limits each message of an operation by itself: a rank that comes late lets the others wait for nearly
+// twice the limit. Gloo's own error, after which none of its threads is at work, goes first.
+void C10dGroup::wait_on_host(c10d::Work& work, const Deadline& deadline) {
+  constexpr std::chrono::milliseconds kForError(500);
+  try {
+    work.wait(deadline.left() + kForError);
+  } catch (const std::exception&) {
+    has_unfinished_work_ |= !work.isCompleted();
+    throw;
+  }
+}
+
+// Closes the connections. Gloo waits for its threads: where one is still at work, in a thread of its own.
+void C10dGroup::release_backend() noexcept {
+  if (has_unfinished_work_) try {
+      std::thread([backend = backend_]() mutable { backend.reset(); }).detach();
+    } catch (const std::exception&) {  // then this thread waits
+    }
+  backend_.reset();
 }
 
 // All ranks call this for the same tensors, and create a backend together.
@@ -346,8 +378,9 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor
     std::vector<at::Tensor> tensors{tensor};
     if (tensor.is_cpu() && tensor.numel() > 0 && tensor.nbytes() <= DoublingSum::kLargest_bytes)
       return std::make_unique<SmallWork>(*this, tensor);
-    return std::make_unique<BackendWork>(
-        *this, "for a sum", start_on(tensor, [&](c10d::Backend& to) { return to.allreduce(tensors); }));
+    return std::make_unique<BackendWork>(*this, "for a sum", tensor, start_on(tensor, [&](c10d::Backend& to) {
+      return to.allreduce(tensors);
+    }));
   });
 }
 
@@ -357,8 +390,9 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor&
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return std::make_unique<BackendWork>(
-        *this, kWhat, start_on(tensor, [&](c10d::Backend& to) { return to.broadcast(tensors, options); }));
+    return std::make_unique<BackendWork>(*this, kWhat, tensor, start_on(tensor, [&](c10d::Backend& to) {
+      return to.broadcast(tensors, options);
+    }));
   });
 }
 
@@ -387,26 +421,27 @@ void C10dGroup::receive(const at::Tensor& tensor, std::int64_t from) {
 }
 
 // [processes, numbers].
-at::Tensor C10dGroup::gather(const at::Tensor& mine) {
+at::Tensor C10dGroup::gather(const at::Tensor& mine, const Deadline& deadline) {
   const at::Tensor all = at::empty({size(), mine.numel()}, mine.options());
   std::vector<std::vector<at::Tensor>> outputs{all.unbind()};
   std::vector<at::Tensor> inputs{mine};
-  start_on(mine, [&](c10d::Backend& to) { return to.allgather(outputs, inputs); })->wait();
+  wait_on_host(*start_on(mine, [&](c10d::Backend& to) { return to.allgather(outputs, inputs); }), deadline);
   for (std::int64_t i = 0; i < size(); ++i) all[i].copy_(outputs[0][static_cast<std::size_t>(i)]);
   return all;
 }
 
 std::vector<std::string> C10dGroup::all_gather(const std::string& bytes) {
   return guarded("for the texts of all ranks", [&] {
+    const Deadline deadline(options().timeout_s);
     const at::Tensor sizes =
-        gather(at::scalar_tensor(static_cast<std::int64_t>(bytes.size()), at::kLong).view({1}));
+        gather(at::scalar_tensor(static_cast<std::int64_t>(bytes.size()), at::kLong).view({1}), deadline);
     const auto* size_of = sizes.const_data_ptr<std::int64_t>();
     const std::int64_t largest = *std::max_element(size_of, size_of + size());
     std::vector<std::string> texts(static_cast<std::size_t>(size()));
     if (largest == 0) return texts;
     const at::Tensor mine = at::zeros({largest}, at::kByte);
     std::memcpy(mine.mutable_data_ptr(), bytes.data(), bytes.size());
-    const at::Tensor all = gather(mine);
+    const at::Tensor all = gather(mine, deadline);
     for (std::int64_t i = 0; i < size(); ++i)
       texts[static_cast<std::size_t>(i)].assign(
           reinterpret_cast<const char*>(all.const_data_ptr<std::uint8_t>()) + i * largest,
@@ -425,7 +460,7 @@ void C10dGroup::leave(const std::string& reason) noexcept {
     } catch (const std::exception&) {  // the others will notice by themselves
     }
   for (StartedWork* const work : works_) work->give_up();
-  backend_.reset();  // closes the connections
+  release_backend();
   device_backends_.clear();
 }
 

@@ -282,6 +282,27 @@ TEST(ProcessGroup, TreatsASilentRankAsLostAfterTheTimeout) {
 
 // --- Limits of waits ---
 
+// The message of rank 1, just before the limit, makes Gloo wait for the next one up to a limit of its own.
+TEST(ProcessGroup, LimitsALargeSumAsAWhole) {
+  constexpr double kLimit = 2;
+  auto groups = ProcessGroup::from_threads(4, {.timeout_s = kLimit});
+  std::thread late([group = groups[1]] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(0.9 * kLimit));
+    EXPECT_THROW(group->start_all_reduce(at::ones({1 << 18}))->wait(), DistributedError);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  const auto sum = groups[0]->start_all_reduce(at::ones({1 << 18}));
+  try {
+    sum->wait();
+    ADD_FAILURE() << "nobody was missed";
+  } catch (const DistributedError& error) {
+    EXPECT_NE(std::string(error.what()).find("did not answer for 2 s"), std::string::npos) << error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(1.65 * kLimit));
+  groups[0]->leave("");
+  late.join();
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
