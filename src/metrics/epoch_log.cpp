@@ -34,8 +34,6 @@ EpochLog::Kind name_space(EpochLog::Kind kind) {
   return kind == EpochLog::Kind::metric ? EpochLog::Kind::mean : kind;
 }
 
-std::int64_t size_of_floats(std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); }
-
 }  // namespace
 
 struct EpochLog::Preview {
@@ -139,7 +137,7 @@ void EpochLog::append(const RowTag& tag) {
   if (!parts_.empty()) add_parts();
   Segment& segment = segment_for(tag);
   const auto count = static_cast<std::int64_t>(marks_.size());
-  if (num_values_ + count > values_.size(0)) grow(num_values_ + count);
+  make_room(count);
   if (device_.is_cpu())
     write_on_host();
   else if (count > 0)
@@ -175,14 +173,22 @@ EpochLog::Segment& EpochLog::segment_for(const RowTag& tag) {
 }
 
 // Host values are read without a wait.
-void EpochLog::write_on_host() {
-  float* value = values_.mutable_data_ptr<float>() + num_values_;
+template <class Number>
+void EpochLog::write_numbers() {
+  Number* value = values_.mutable_data_ptr<Number>() + num_values_;
   for (const Mark& mark : marks_) {
     if (!mark.tensor.defined())
-      *value++ = static_cast<float>(mark.number);
+      *value++ = static_cast<Number>(mark.number);
     else
-      *value++ = host_number<float>(mark.tensor.is_cpu() ? mark.tensor : mark.tensor.cpu());
+      *value++ = host_number<Number>(mark.tensor.is_cpu() ? mark.tensor : mark.tensor.cpu());
   }
+}
+
+void EpochLog::write_on_host() {
+  if (values_.scalar_type() == at::kDouble)
+    write_numbers<double>();
+  else
+    write_numbers<float>();
 }
 
 void EpochLog::write_on_device() {
@@ -203,20 +209,29 @@ void EpochLog::write_on_device() {
   if (!values.empty()) at::_foreach_copy_(slots, values);
 }
 
-void EpochLog::grow(std::int64_t values) {
-  at::Tensor larger = at::empty({std::max(values, 2 * values_.size(0))}, values_.options());
-  larger.narrow(0, 0, num_values_).copy_(values_.narrow(0, 0, num_values_));
-  values_ = std::move(larger);
+// For the marked values: of enough size, and of a type that rounds none of the device's.
+void EpochLog::make_room(std::int64_t count) {
+  at::ScalarType type = values_.scalar_type();
+  for (const Mark& mark : marks_)
+    if (mark.tensor.defined() && mark.tensor.scalar_type() == at::kDouble &&
+        mark.tensor.device().type() == device_.type())
+      type = at::kDouble;
+  const std::int64_t size = values_.size(0), needed = num_values_ + count;
+  if (needed <= size && type == values_.scalar_type()) return;
+  at::Tensor made =
+      at::empty({needed <= size ? size : std::max(needed, 2 * size)}, values_.options().dtype(type));
+  made.narrow(0, 0, num_values_).copy_(values_.narrow(0, 0, num_values_));
+  values_ = std::move(made);
 }
 
 // Called only while no copy into the mirror is in progress, so that it may be replaced.
 void EpochLog::prepare_mirror() {
-  if (mirror_.defined() && mirror_.size(0) >= values_.size(0)) return;
-  at::Tensor larger = at::empty({values_.size(0)}, at::dtype(at::kFloat).pinned_memory(true));
-  if (values_arrived_ > 0)
-    std::memcpy(larger.mutable_data_ptr<float>(), mirror_.const_data_ptr<float>(),
-                static_cast<std::size_t>(size_of_floats(values_arrived_)));
-  mirror_ = std::move(larger);
+  if (mirror_.defined() && mirror_.size(0) >= values_.size(0) &&
+      mirror_.scalar_type() == values_.scalar_type())
+    return;
+  at::Tensor made = at::empty({values_.size(0)}, at::dtype(values_.scalar_type()).pinned_memory(true));
+  if (values_arrived_ > 0) made.narrow(0, 0, values_arrived_).copy_(mirror_.narrow(0, 0, values_arrived_));
+  mirror_ = std::move(made);
 }
 
 void EpochLog::start_preview() {
@@ -229,7 +244,7 @@ void EpochLog::start_preview() {
   preview_->done.record(at::accelerator::getCurrentStream(device_.index()));
   values_asked_ = num_values_;
   rows_asked_ = num_rows_;
-  count_copy_to_host(size_of_floats(count), /*waits=*/false);
+  count_copy_to_host(count * values_.element_size(), /*waits=*/false);
 }
 
 std::int64_t EpochLog::rows_on_host() {
@@ -268,7 +283,7 @@ void EpochLog::move_values_and_sums() {
   const std::int64_t count = num_values_ - values_arrived_;
   const at::Tensor values = values_.narrow(0, values_arrived_, count),
                    there = mirror_.narrow(0, values_arrived_, count);
-  std::int64_t bytes = size_of_floats(count);
+  std::int64_t bytes = count * values_.element_size();
   if (std::ranges::all_of(sums_, &Sums::keeps_samples)) {
     there.copy_(values);
     return count_copy_to_host(bytes, /*waits=*/true);

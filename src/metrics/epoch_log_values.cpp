@@ -77,8 +77,12 @@ void add_values(NamedValues& to, const EpochLog::Column& column, std::span<const
 
 }  // namespace
 
-const float* EpochLog::host_values() const {
-  return (device_.is_cpu() ? values_ : mirror_).const_data_ptr<float>();
+const at::Tensor& EpochLog::values_on_host() const { return device_.is_cpu() ? values_ : mirror_; }
+
+double EpochLog::host_value(std::int64_t index) const {
+  const at::Tensor& values = values_on_host();
+  return values.scalar_type() == at::kDouble ? values.const_data_ptr<double>()[index]
+                                             : values.const_data_ptr<float>()[index];
 }
 
 std::optional<std::size_t> EpochLog::find_column(std::string_view name, Kind kind) const {
@@ -109,12 +113,12 @@ std::int64_t EpochLog::rows_of_step(std::int64_t row) const {
   return std::find_if(first, steps_.end(), [&](std::int64_t step) { return step != *first; }) - first;
 }
 
-// `values`: of a row, in the order of its slots.
-double EpochLog::weight_of(const Segment& segment, std::size_t slot, const float* values) {
+// `first_value`: of a row, in the order of its slots.
+double EpochLog::weight_of(const Segment& segment, std::size_t slot, std::int64_t first_value) const {
   const double weight = segment.slots[slot].weight;
   if (!is_in_column(weight)) return weight < 0 ? segment.first.weight : weight;
   const auto of_weight = std::ranges::find(segment.slots, column_of(weight), &Slot::column);
-  return of_weight == segment.slots.end() ? 0 : values[of_weight - segment.slots.begin()];
+  return of_weight == segment.slots.end() ? 0 : host_value(first_value + (of_weight - segment.slots.begin()));
 }
 
 std::optional<double> EpochLog::value(std::int64_t row, std::size_t column, std::int64_t num_rows) const {
@@ -129,11 +133,11 @@ std::optional<double> EpochLog::value(std::int64_t row, std::size_t column, std:
         std::find_if(slots.begin(), slots.end(), [&](const Slot& s) { return s.column == column; });
     if (slot == slots.end()) continue;
     const auto width = static_cast<std::int64_t>(slots.size());
-    const auto place = static_cast<std::size_t>(slot - slots.begin());
-    const float* values = host_values() + segment->first_value + (row - segment->first_row) * width;
-    const double weight = weight_of(*segment, place, values);
+    const auto place = slot - slots.begin();
+    const std::int64_t first = segment->first_value + (row - segment->first_row) * width;
+    const double weight = weight_of(*segment, static_cast<std::size_t>(place), first);
     if (weight == 0 && is_in_column(slot->weight)) continue;
-    last = values[place];
+    last = host_value(first + place);
     sum += of.kind == Kind::metric ? *last : weight * *last;
     weights += weight;
   }
@@ -154,17 +158,17 @@ std::vector<NamedTotal> EpochLog::totals(std::optional<std::size_t> left_out,
   const std::set<std::int64_t> no_steps = marked_steps(left_out);
   for (const Segment& segment : segments_) {
     const auto& slots = segment.slots;
-    const float* values = slots.empty() ? nullptr : host_values() + segment.first_value;
-    for (std::int64_t row = 0; row < segment.num_rows; ++row, values += slots.size()) {
+    const auto width = static_cast<std::int64_t>(slots.size());
+    for (std::int64_t row = 0, first = segment.first_value; row < segment.num_rows; ++row, first += width) {
       if (!no_steps.empty() && no_steps.contains(steps_[static_cast<std::size_t>(segment.first_row + row)]))
         continue;
       for (std::size_t i = 0; i < slots.size(); ++i) {
         const Slot& slot = slots[i];
-        const double weight = weight_of(segment, i, values);
+        const double weight = weight_of(segment, i, first);
         if (weight == 0) continue;  // the value may be NaN
         if (!(weight > 0)) refuse_weight(columns_[slot.column].name, weight);
-        sums[slot.column] +=
-            static_cast<double>(values[i]) * (columns_[slot.column].kind == Kind::metric ? 1 : weight);
+        sums[slot.column] += host_value(first + static_cast<std::int64_t>(i)) *
+                             (columns_[slot.column].kind == Kind::metric ? 1 : weight);
         weights[slot.column] += weight;
       }
     }
@@ -241,9 +245,9 @@ void EpochLog::save(StateDict& state, const std::string& prefix) {
       weights.push_back(slot.weight);
     }
   }
-  at::Tensor values = at::empty({num_values_}, at::kFloat);
-  if (num_values_ > 0) std::copy_n(host_values(), num_values_, values.mutable_data_ptr<float>());
-  state.tensors.emplace_back(prefix + "values", values);
+  state.tensors.emplace_back(prefix + "values", num_values_ > 0
+                                                    ? values_on_host().narrow(0, 0, num_values_).clone()
+                                                    : at::empty({0}, at::kFloat));
   state.tensors.emplace_back(prefix + "rates", tensor_of(rates_));
   state.tensors.emplace_back(prefix + "steps", tensor_of(steps_));
   state.tensors.emplace_back(prefix + "segments", tensor_of(numbers));
@@ -339,7 +343,10 @@ void EpochLog::load_marks(const StateDict& state, const std::string& prefix) {
 }
 
 void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
-  const auto values = numbers_of<float>(state, prefix + "values");
+  const at::Tensor* const saved = state.find(prefix + "values");
+  const bool is_wide = saved != nullptr && saved->scalar_type() == at::kDouble;
+  const auto num_saved = is_wide ? numbers_of<double>(state, prefix + "values").size()
+                                 : numbers_of<float>(state, prefix + "values").size();
   const auto rates = numbers_of<double>(state, prefix + "rates"),
              weights = numbers_of<double>(state, prefix + "weights");
   const auto numbers = numbers_of<std::int64_t>(state, prefix + "segments");
@@ -371,7 +378,7 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
     num_rows_ += segment.num_rows;
     num_values_ += segment.num_rows * static_cast<std::int64_t>(num_slots);
   }
-  if (num_values_ != static_cast<std::int64_t>(values.size()) ||
+  if (num_values_ != static_cast<std::int64_t>(num_saved) ||
       num_rows_ != static_cast<std::int64_t>(rates.size()))
     refuse(prefix, "rows and values differ in number");
   // Older checkpoints have none: then each row is a step.
@@ -381,8 +388,10 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
     steps_.assign(steps.begin(), steps.end());
   }
   rates_.assign(rates.begin(), rates.end());
-  if (num_values_ > values_.size(0)) values_ = at::empty({num_values_}, values_.options());
-  if (num_values_ > 0) write_values(values_.narrow(0, 0, num_values_), *state.find(prefix + "values"));
+  if (num_values_ > values_.size(0) || values_.scalar_type() != saved->scalar_type())
+    values_ =
+        at::empty({std::max(num_values_, values_.size(0))}, values_.options().dtype(saved->scalar_type()));
+  if (num_values_ > 0) write_values(values_.narrow(0, 0, num_values_), *saved);
 }
 
 }  // namespace kindling

@@ -73,6 +73,23 @@ TEST_F(FakeLog, PreviewsAndTheRestMakeTheWhole) {
   for (int row = 0; row < 40; ++row) EXPECT_EQ(log_.value(row, 0), row);
 }
 
+TEST_F(FakeLog, BecomesFloat64WhileAPreviewIsUnderWay) {
+  const fake::LateCopies late;
+  write(0, 3);
+  log_.start_preview();
+  fake::reset_counts();
+  log_.mark("a", at::full({}, 0.1, at::device(fake::device(0)).dtype(at::kDouble)));
+  log_.append({.weight = 1});
+  EXPECT_EQ(fake::counts().host_waits(), 0);
+  while (log_.rows_on_host() < 3) continue;
+  EXPECT_EQ(log_.value(2, 0), 2);
+  log_.start_preview();
+  while (log_.rows_on_host() < 4) continue;
+  EXPECT_EQ(log_.value(2, 0), 2);
+  EXPECT_EQ(log_.value(3, 0), 0.1);
+  EXPECT_EQ(fake::counts().host_waits(), 0);
+}
+
 TEST_F(FakeLog, EndOfTheEpochWaitsForAPreviewUnderWay) {
   const fake::LateCopies late;
   write(0, 4);

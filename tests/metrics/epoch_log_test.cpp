@@ -69,6 +69,26 @@ TEST_P(Log, GrowsWithoutLosingValues) {
   EXPECT_EQ(log.means(), (Means{{"a", 49.5}, {"b", -49.5}}));
 }
 
+TEST_P(Log, KeepsAllDigitsOfFloat64FromItsFirstValueOn) {
+  const auto wide = [&](double value) { return at::full({}, value, at::device(device_).dtype(at::kDouble)); };
+  EpochLog log(device_, /*capacity=*/3);
+  log.mark("loss", number(0.5));
+  log.append({.weight = 1});
+  log.mark(log.column("loss"), {.loss = wide(0.1), .weight = wide(0.3)});
+  log.append({.weight = 1});
+  StateDict state;
+  log.save(state, "log.");
+  EpochLog loaded(device_, /*capacity=*/1);
+  loaded.load(state, "log.", [](const std::string&) { return nullptr; });
+  for (EpochLog* const any : {&log, &loaded}) {
+    any->mark("loss", wide(1. / 3));
+    any->append({.weight = 2});
+    any->move_to_host();
+    EXPECT_EQ(any->value(1, 0), 0.1);
+    EXPECT_EQ(any->means(), (Means{{"loss", (0.5 + 0.3 * 0.1 + 2 * (1. / 3)) / (1 + 0.3 + 2)}}));
+  }
+}
+
 TEST_P(Log, TakesAnyDtypeShapeOfOneElementAndPlace) {
   EpochLog log(device_);
   const auto on = at::device(device_);

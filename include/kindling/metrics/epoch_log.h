@@ -21,9 +21,10 @@
 namespace kindling {
 
 // The log of an epoch, in the memory of the device that computes it: one row per batch, one float32 per
-// value. The rows of a step are consecutive. A batch marks its values; append() writes them into fixed slots
-// and copies these, in one operation, to a position in the log that is kept on the device. Nothing waits;
-// move_to_host() fetches everything in one copy. On the CPU the log is plain memory.
+// value, or one float64 from the first value of this type on. The rows of a step are consecutive. A batch
+// marks its values; append() writes them into fixed slots and copies these, in one operation, to a position
+// in the log that is kept on the device. Nothing waits; move_to_host() fetches everything in one copy. On the
+// CPU the log is plain memory.
 class KINDLING_API EpochLog {
  public:
   // `capacity`: values that fit before the memory grows (it doubles, on the device, without a wait).
@@ -151,10 +152,12 @@ class KINDLING_API EpochLog {
   Mark& mark_of(std::size_t column, ValueOptions options);
   void weigh(std::size_t column, const at::Tensor& weight);  // a marked value
   void require_weight(double weight, const std::string& prefix) const;
-  static double weight_of(const Segment& segment, std::size_t slot, const float* values);
+  double weight_of(const Segment& segment, std::size_t slot, std::int64_t first_value) const;
   void note_replaced(std::size_t column);
   Segment& segment_for(const RowTag& tag);
-  void grow(std::int64_t values);
+  void make_room(std::int64_t count);
+  template <class Number>
+  void write_numbers();
   void write_on_host();
   void write_on_device();
   void prepare_mirror();
@@ -165,7 +168,8 @@ class KINDLING_API EpochLog {
   void add_sums_of(const NamedSamples& samples, std::vector<NamedTotal>& to) const;
   NamedTotal total_of(const Sums& sums, const std::set<std::int64_t>& no_steps) const;
   const Segment* segment_of(std::int64_t row) const;
-  const float* host_values() const;
+  const at::Tensor& values_on_host() const;
+  double host_value(std::int64_t index) const;
   Device device_;
   std::vector<Column> columns_;
   std::size_t expected_column_ = 0;  // where the next look-up starts
@@ -177,7 +181,7 @@ class KINDLING_API EpochLog {
   std::vector<Sums> sums_;
   std::vector<std::pair<std::size_t, at::Tensor>> parts_;  // of the current row, by index in sums_
   std::int64_t num_rows_ = 0, num_values_ = 0;
-  at::Tensor values_;  // float32 [capacity] on the device
+  at::Tensor values_;  // float32 or float64 [capacity] on the device
   at::Tensor mirror_;  // the values in pinned host memory; undefined on the CPU
   std::int64_t values_asked_ = 0, values_arrived_ = 0, rows_asked_ = 0, rows_arrived_ = 0;
   std::unique_ptr<Preview> preview_;  // the copy in progress

@@ -122,7 +122,7 @@ void expect_equal_training(const RankRun& run, const RankRun& right, double tole
   }
   for (const char* name : {"train_loss", "val_loss"})
     EXPECT_NEAR(run.result.metrics.at(name), right.result.metrics.at(name),
-                std::max(tolerance, 1e-6) * std::abs(right.result.metrics.at(name)))
+                std::min(tolerance, 1e-6) * std::abs(right.result.metrics.at(name)))
         << name;
 }
 
