@@ -33,14 +33,15 @@ inline bool has_several_labels(const torch::nn::Module& model) {
   return of_classes != nullptr && of_classes->loss_options().multi_label;
 }
 
-// The probabilities and labels of a classifier's outputs; labels are int64.
+// The probabilities and labels of a classifier's outputs; labels are int64, -1 where an output is NaN.
 inline at::Tensor probabilities_of(const torch::nn::Module& model, const at::Tensor& outputs) {
   return has_several_labels(model)
              ? outputs.to(at::promote_types(outputs.scalar_type(), at::kFloat)).sigmoid()
              : class_probabilities(outputs);
 }
 inline at::Tensor labels_of(const torch::nn::Module& model, const at::Tensor& outputs) {
-  return has_several_labels(model) ? outputs.gt(0).to(at::kLong) : predicted_classes(outputs);
+  if (!has_several_labels(model)) return classes_without_nan(outputs);
+  return outputs.gt(0).to(at::kLong).masked_fill_(outputs.isnan(), -1);
 }
 
 }  // namespace kindling

@@ -142,7 +142,7 @@ Predictions predictions_of(const at::Tensor& outputs, const std::string& what, c
   if (what == "labels" && !has_several) return predictions;
   predictions.name = what;
   predictions.values = what == "outputs"  ? outputs
-                       : what == "labels" ? labels_of(model, outputs).masked_fill_(outputs.isnan(), -1)
+                       : what == "labels" ? labels_of(model, outputs)
                                           : probabilities_of(model, outputs);
   return predictions;
 }

@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -73,6 +74,24 @@ TEST(ExportTransforms, TakesRawImagesAndReturnsTheValues) {
     EXPECT_TRUE(found.equal(wanted)) << static_cast<int>(values);
     const at::Tensor first = program.forward(raw[0].narrow(0, 0, 1)).detach();
     EXPECT_TRUE(first.allclose(wanted.narrow(0, 0, 1), 0, 1e-6)) << static_cast<int>(values);
+  }
+}
+
+TEST(ExportTransforms, GivesRowsWithNanNoClass) {
+  const Scratch scratch;
+  at::Tensor x = at::randn({6, 3});
+  x[1][2] = x[4][0] = std::nan("");
+  const Batch example({x, at::zeros({6}, at::kLong)});
+  for (const bool is_multi_label : {false, true}) {
+    SoftmaxRegression model({.num_classes = 4});
+    if (is_multi_label) model.set_loss_options({.multi_label = true});
+    model.apply_init(example);
+    export_program(model, example, {.path = scratch / "a.pt2", .values = ExportedValues::labels});
+    ExportedModule program({.file = scratch / "a.pt2"});
+    program.eval();
+    const at::Tensor labels = program.forward(x).view({6, -1});
+    const at::Tensor has_none = at::tensor({0, 1, 0, 0, 1, 0}).to(at::kBool).unsqueeze(1).expand_as(labels);
+    EXPECT_TRUE(labels.eq(-1).equal(has_none)) << labels;
   }
 }
 
