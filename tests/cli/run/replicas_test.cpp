@@ -46,8 +46,10 @@ class Replicas : public testing::Test {
 };
 
 // 69 steps, each epoch's last one of a batch that is not full; dropout, batch statistics, clipping, AdamW.
+// One thread: a processor without others would measure which number is faster, and each adds in an order of
+// its own.
 TEST_F(Replicas, GradientShardsAreBitIdenticalForAllNumbersOfRanks) {
-  write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\n");
+  write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\nnum_threads = 1\n");
   for (const char* step_graph : {"off", "on"}) {
     const std::string graph(step_graph);
     const Words more{"trainer.max_epochs=3", "trainer.step_graph=" + graph};
@@ -62,7 +64,8 @@ TEST_F(Replicas, GradientShardsAreBitIdenticalForAllNumbersOfRanks) {
 
 // Windows of three batches, the last one of an epoch of two.
 TEST_F(Replicas, GradientShardsWithAccumulationAreBitIdenticalForAllNumbersOfRanks) {
-  write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\naccumulate_grad_batches = 3\n");
+  write_small_cnn(scratch_ / "small.toml", "",
+                  "gradient_shards = 4\nnum_threads = 1\naccumulate_grad_batches = 3\n");
   for (const auto& [graph, size] : {std::pair{"off", 1}, std::pair{"off", 2}, std::pair{"off", 4},
                                     std::pair{"on", 1}, std::pair{"on", 2}})
     expect_success(fit(graph + std::to_string(size), size,
@@ -71,7 +74,7 @@ TEST_F(Replicas, GradientShardsWithAccumulationAreBitIdenticalForAllNumbersOfRan
 }
 
 TEST_F(Replicas, GradientShardsResumeWithAnotherNumberOfRanks) {
-  write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\n");
+  write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\nnum_threads = 1\n");
   const Words no_schedule{"schedule.name=constant"};
   expect_success(fit("whole", 1, {"trainer.max_epochs=3", no_schedule[0]}));
   expect_success(fit("parts", 2, {"trainer.max_epochs=1", no_schedule[0]}));

@@ -128,12 +128,13 @@ class LiveAfterSteps : public Callback {
 std::vector<LiveAfterSteps::Live> live_after(std::int64_t batches, std::int64_t epochs,
                                              std::set<std::int64_t> after) {
   TensorData data({at::rand({2 * batches, 1, 2, 2}), at::randint(10, {2 * batches})}, {}, {.batch_size = 2});
-  const SaidBySteps said;
   const LiveBytes bytes;
   const auto live = std::make_shared<LiveAfterSteps>(bytes, std::move(after));
   TrainerOptions options{.max_epochs = epochs, .callbacks = {live}};
   options.step_graph = "on";
-  Trainer(std::move(options)).fit(std::make_shared<Mlp>(MlpOptions{.hidden = {4}}), data);
+  Trainer trainer(std::move(options));
+  const SaidBySteps said;
+  trainer.fit(std::make_shared<Mlp>(MlpOptions{.hidden = {4}}), data);
   EXPECT_EQ(said.text(), "");  // all are captured
   return live->after;
 }
