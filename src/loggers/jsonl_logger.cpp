@@ -62,8 +62,9 @@ struct KeptLines {
         continue;
       }
       const std::int64_t step = number_after(line, kStepKey);
-      if (step < 0) continue;    // not a record
-      if (step < latest_step) {  // another training, which has begun after this one
+      if (step < 0) continue;                                         // not a record
+      const bool is_of_start = at.epoch == 0 && at.global_step == 0;  // then no line of any training is kept
+      if (step < latest_step && !is_of_start) {  // another training, which has begun after this one
         cut = all.size();
         missing = MissingEpochs(at.epoch);
       }

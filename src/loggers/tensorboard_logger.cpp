@@ -227,6 +227,8 @@ void TensorBoardLogger::write(const Record& record) {
 }
 
 void TensorBoardLogger::finish() {
+  state_->latest_step = -1;  // another fit has points of its own
+  state_->tags_of_step.clear();
   if (state_->file) state_->file->flush();
 }
 

@@ -1,5 +1,6 @@
 #include "kindling/nn/layer_summary.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/nn/modules/container/sequential.h>
 
 #include <algorithm>
@@ -84,6 +85,7 @@ ShapesByName run_for_shapes(Module& model, const Batch& batch) {
   if (layers_without_shape(model).empty()) random_state.emplace(first.device());
   const ScopedModelState state(model, ScopedModelState::Extent::buffers,
                                ScopedModelState::HiddenStates::of_evaluation);
+  const at::NoGradGuard no_grad;
   model.eval();
   model.forward_inputs(batch);
   return shapes_of(model, first);

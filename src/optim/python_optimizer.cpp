@@ -95,7 +95,9 @@ std::vector<std::string> differences_of_options(const TorchOptions& there, const
                       text_of_option(value) + " here");
   }
   for (const auto& [name, value] : there) {
-    if (here.contains(name) || is_in(kWithoutEffect, name)) continue;
+    // A text that is not an option here is a name, such as that of the group.
+    if (here.contains(name) || is_in(kWithoutEffect, name) || std::holds_alternative<std::string>(value))
+      continue;
     if (!is_in(kYounger, name) || numbers_of(value) != std::vector<double>{0})
       found.push_back("'" + name + "' is " + text_of_option(value) + " in the file, but not an option here");
   }
@@ -216,31 +218,81 @@ PlacesOfNumbers places_of(const TorchOptimizerFile& file, const Optimizer& optim
   return places;
 }
 
-// L-BFGS keeps vectors of all parameters in their order.
-void check_flat_values(const TorchOptimizerFile& file, const StateDict& values, const Optimizer& optimizer,
-                       const PlacesOfNumbers& places, const std::string& place) {
-  const auto refuse = [&](const std::string& found, const std::string& wanted) {
-    throw CheckpointError({.place = place, .found = found, .wanted = wanted, .remedy = "nothing was loaded"});
-  };
-  std::int64_t all = 0;
-  for (const at::Tensor& parameter : optimizer.parameters()) all += parameter.numel();
-  for (const TorchOptimizerEntry& entry : file.state) {
-    if (!is_in(std::array{"d", "prev_flat_grad", "old_dirs", "old_stps"}, entry.name)) continue;
-    for (std::size_t i = 0; i < entry.list_size.value_or(1); ++i)
-      if (const at::Tensor& value = values.tensors[entry.tensor + i].second; value.numel() != all)
-        refuse("its \"" + entry.name + "\" has " + std::to_string(value.numel()) + " values",
-               std::to_string(all) + ", as the parameters have");
+// L-BFGS keeps vectors of all parameters in their order, and lists of as many steps.
+class FlatValues {
+ public:
+  FlatValues(const TorchOptimizerFile& file, const StateDict& values, const Optimizer& optimizer,
+             const std::string& place)
+      : file_(file), values_(values), place_(place) {
+    for (const at::Tensor& parameter : optimizer.parameters()) num_values_ += parameter.numel();
+  }
+
+  // Throws CheckpointError.
+  void check(const PlacesOfNumbers& places) const {
+    const bool has_any = std::ranges::any_of(file_.state, [](const auto& entry) {
+      return is_in(std::array{"d", "old_dirs"}, entry.name);
+    });
+    if (!has_any) return;
+    for (const char* name : {"d", "prev_flat_grad"}) check_vectors(entry_of(name, /*is_list=*/false));
+    const TorchOptimizerEntry& directions = entry_of("old_dirs", /*is_list=*/true);
+    check_vectors(directions);
+    for (const char* name : {"old_stps", "ro"}) {
+      const TorchOptimizerEntry& list = entry_of(name, /*is_list=*/true);
+      if (*list.list_size != *directions.list_size)
+        refuse("its \"" + list.name + "\" has " + std::to_string(*list.list_size) + " tensors",
+               std::to_string(*directions.list_size) + ", as its \"old_dirs\" has");
+      if (list.name == "old_stps") check_vectors(list);
+    }
+    const std::size_t factors = entry_of("ro", /*is_list=*/true).tensor;
+    for (std::size_t i = factors; i < factors + *directions.list_size; ++i)
+      if (const std::int64_t dim = values_.tensors[i].second.dim(); dim != 0)
+        refuse("its \"ro\" has a tensor of " + std::to_string(dim) + " dimensions", "scalars");
     std::size_t next = 0;
-    for (const TorchOptimizerGroup& group : file.groups)
+    for (const TorchOptimizerGroup& group : file_.groups)
       for (const std::int64_t number : group.parameters)
         if (places.at(number) != next++) refuse("its parameters are in another order", "the order here");
   }
-}
+
+ private:
+  [[noreturn]] void refuse(const std::string& found, const std::string& wanted) const {
+    throw CheckpointError(
+        {.place = place_, .found = found, .wanted = wanted, .remedy = "nothing was loaded"});
+  }
+
+  const TorchOptimizerEntry& entry_of(const std::string& name, bool is_list) const {
+    const auto found = std::ranges::find(file_.state, name, &TorchOptimizerEntry::name);
+    const char* const wanted = is_list ? "a list of tensors" : "a tensor";
+    if (found == file_.state.end()) refuse("its state has no \"" + name + "\"", wanted);
+    if (found->number || found->list_size.has_value() != is_list)
+      refuse("its \"" + name + "\" is " +
+                 (found->number      ? "a number"
+                  : found->list_size ? "a list"
+                                     : "a tensor"),
+             wanted);
+    return *found;
+  }
+
+  void check_vectors(const TorchOptimizerEntry& entry) const {
+    for (std::size_t i = 0; i < entry.list_size.value_or(1); ++i) {
+      const at::Tensor& value = values_.tensors[entry.tensor + i].second;
+      if (value.numel() != num_values_)
+        refuse("its \"" + entry.name + "\" has " + std::to_string(value.numel()) + " values",
+               std::to_string(num_values_) + ", as the parameters have");
+      if (value.dim() != 1)
+        refuse("its \"" + entry.name + "\" has " + std::to_string(value.dim()) + " dimensions", "one");
+    }
+  }
+
+  const TorchOptimizerFile& file_;
+  const StateDict& values_;
+  const std::string& place_;
+  std::int64_t num_values_ = 0;
+};
 
 StateDict state_of(const TorchOptimizerFile& file, const Optimizer& optimizer, const std::string& path) {
   const PlacesOfNumbers places = places_of(file, optimizer, path);
   const StateDict values = read_state(WeightsFile(file.values));
-  check_flat_values(file, values, optimizer, places, path);
+  FlatValues(file, values, optimizer, path).check(places);
   StateDict state;
   for (const TorchOptimizerEntry& entry : file.state) {
     const std::size_t place = places.at(entry.parameter);

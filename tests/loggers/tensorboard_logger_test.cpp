@@ -167,6 +167,17 @@ TEST(TensorBoardLogger, WritesOnePointOfATagPerStep) {
   EXPECT_EQ(tags_of(event_files(scratch / ".").at(1)), (TagsOfSteps{{2, {"epoch", "train_loss"}}}));
 }
 
+TEST(TensorBoardLogger, WritesThePointsOfASecondFitAtTheSameStep) {
+  const Scratch scratch;
+  TensorBoardLogger logger(scratch / ".");
+  for (int fit = 0; fit < 2; ++fit) {
+    logger.write({.global_step = 4, .epoch = 1, .values = {{"train_loss", 0.5}}});
+    logger.finish();
+  }
+  EXPECT_EQ(tags_of(event_files(scratch / ".").at(0)),
+            (TagsOfSteps{{4, {"epoch", "train_loss"}}, {4, {"epoch", "train_loss"}}}));
+}
+
 TEST(TensorBoardLogger, RemovesATornEndOnResume) {
   const Scratch scratch;
   {

@@ -38,12 +38,14 @@ struct CountingNet : Classifier {
   }
   at::Tensor forward(const at::Tensor& input) override {
     calls.add_(1);
+    had_gradients |= at::GradMode::is_enabled();
     const at::Tensor output = lazy ? lazy->forward(input) : linear->forward(input);
     return output + at::rand_like(output);
   }
   LazyLinear lazy{nullptr};
   torch::nn::Linear linear{nullptr};
   at::Tensor calls;
+  bool had_gradients = false;
 };
 
 TEST_P(LayerSummary, LeavesBuffersAndRandomNumbers) {
@@ -59,6 +61,7 @@ TEST_P(LayerSummary, LeavesBuffersAndRandomNumbers) {
     EXPECT_EQ(model->calls.item<std::int64_t>(), 0);
     EXPECT_TRUE(at::equal(at::rand({3}, at::device(device_)), next));
     EXPECT_TRUE(model->is_training());
+    EXPECT_FALSE(model->had_gradients);
   }
 }
 

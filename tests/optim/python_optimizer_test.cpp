@@ -205,6 +205,63 @@ TEST(PythonOptimizer, RoundTripsAShortHistoryOfLbfgs) {
             std::string::npos);
 }
 
+// As Python writes them: groups with a name and a tensor of their own, and damaged histories of L-BFGS.
+TEST(PythonOptimizer, ReadsNamesOfGroupsAndRefusesDamagedHistories) {
+  const std::string python = python_with_torch();
+  if (python.empty()) GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
+  const Scratch scratch;
+  std::ofstream(scratch / "write.py") << R"(import torch
+net = torch.nn.Linear(4, 3)
+def train(optimizer):
+    def closure():
+        optimizer.zero_grad()
+        loss = net(torch.randn(8, 4)).square().sum()
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+    return optimizer
+adam = train(torch.optim.AdamW([{"params": net.parameters(), "name": "head", "mask": torch.ones(4, dtype=torch.bool)}]))
+torch.save(adam.state_dict(), "names.pt")
+lbfgs = train(torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=5))
+def save(name, change):
+    saved = lbfgs.state_dict()
+    saved["state"][0] = dict(saved["state"][0])
+    change(saved["state"][0])
+    torch.save(saved, name + ".pt")
+save("whole", lambda state: None)
+save("number", lambda state: state.update(d=0.5))
+save("short", lambda state: state.update(old_stps=state["old_stps"][:-1]))
+save("factors", lambda state: state.update(ro=state["ro"][:-1]))
+save("ragged", lambda state: state.update(ro=[torch.zeros(3)] + state["ro"][1:]))
+save("matrix", lambda state: state.update(d=state["d"].view(5, 3)))
+save("gradient", lambda state: state.pop("prev_flat_grad"))
+)";
+  ASSERT_EQ(
+      std::system(("cd '" + scratch.folder().string() + "' && " + python + " write.py >log 2>&1").c_str()),
+      0);
+  const torch::nn::Linear net(4, 3);
+  AdamW adam(*net, {});
+  load_python_optimizer(adam, scratch / "names.pt");
+  EXPECT_FALSE(adam.state_dict().tensors.empty());
+  const auto loaded = [&](const std::string& name) {
+    Lbfgs lbfgs(*net, {.lr = 0.1, .max_iter = 5});
+    const std::string error =
+        error_text<CheckpointError>([&] { load_python_optimizer(lbfgs, scratch / (name + ".pt")); });
+    if (name != "whole") EXPECT_TRUE(lbfgs.state_dict().tensors.empty()) << name;
+    return error;
+  };
+  const std::pair<const char*, const char*> refusals[] = {
+      {"number", "its \"d\" is a number; expected: a tensor"},
+      {"short", "its \"old_stps\" has "},
+      {"factors", "its \"ro\" has "},
+      {"ragged", "its \"ro\" has a tensor of 1 dimensions; expected: scalars"},
+      {"matrix", "its \"d\" has 2 dimensions; expected: one"},
+      {"gradient", "its state has no \"prev_flat_grad\"; expected: a tensor"}};
+  for (const auto& [name, text] : refusals)
+    EXPECT_NE(loaded(name).find(text), std::string::npos) << name << ": " << loaded(name);
+  EXPECT_EQ(loaded("whole").find("(no error)"), 0u) << loaded("whole");
+}
+
 TEST(PythonOptimizer, ComparesTheOptionsOfMuon) {
   const torch::nn::Sequential model = small_tanh_net();
   ParameterGroup matrices{.parameters = {model->parameters()[0], model->parameters()[2]}};

@@ -251,6 +251,11 @@ TEST(LibraryRunFolder, StartsItsRecordsAgainWithoutACheckpoint) {
     log_steps(again, 2);  // a second fit of the same start keeps the records of the first
     EXPECT_EQ(text_of_file(path / "metrics.jsonl"), once + once);
   }
+  // Both of these fits are of an earlier start now.
+  log_steps(RunFolder(path), 1);
+  EXPECT_EQ(steps_in_events(path), std::vector<std::int64_t>{1});
+  EXPECT_EQ(text_of_file(path / "metrics.jsonl"),
+            "{\"global_step\": 1, \"epoch\": 1, \"train_loss_step\": 0.5, \"lr\": 0.1}\n");
 }
 
 }  // namespace

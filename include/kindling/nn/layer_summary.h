@@ -23,9 +23,10 @@ struct LayerRow {
   std::optional<std::int64_t> multiply_adds = {};
 };
 
-// Runs one batch (on the model's device) in evaluation mode, which also creates the parameters of lazy
-// layers. Restores buffers and, if no layer was lazy, the random state. Returns the layers in registration
-// order, with shapes if the only child is a Sequential. For a shape, see Classifier::layer_summary.
+// Runs one batch (on the model's device) without gradients and in evaluation mode, which also creates the
+// parameters of lazy layers. Restores buffers and, if no layer was lazy, the random state. Returns the layers
+// in registration order, with shapes if the only child is a Sequential. For a shape, see
+// Classifier::layer_summary.
 KINDLING_API std::vector<LayerRow> layer_summary(Module& model, const Batch& batch);
 
 }  // namespace kindling

@@ -194,6 +194,7 @@ void require_unused_run(const Request& request, const RunConfig& config) {
   const auto path = requested_path(request, config);
   if (path && path->empty()) return;  // a new run
   const auto run = path ? std::optional(run_of(*path)) : newest_run(config.folder.dir, config.run.name);
+  if (!path && run && !has_checkpoints(*run)) return;   // a new run, too
   if (run && is_folder_locked(*run)) FolderLock{*run};  // throws with the process that has it
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -107,8 +108,8 @@ class OptimizerReader {
       refuse(where, "\"param_names\" is not a list of a text for each of \"params\"");
   }
 
-  // Returns the value of a tensor of one number.
-  double number_in(const std::string& option, const PickleValue& value) const {
+  // Returns the value of a tensor of one number; nothing for another one, which is not an option.
+  std::optional<double> number_in(const std::string& option, const PickleValue& value) const {
     TorchTensorList one(file_);
     one.add("of the option " + option, value);
     const TorchTensor tensor = one.take()[0];
@@ -118,20 +119,14 @@ class OptimizerReader {
       std::memcpy(&number, bytes.data(), sizeof number);
       return number;
     };
-    if (size != size_of(tensor.type) || size > bytes.size())
-      refuse("",
-             "the option " + quoted_key(option) + " is a tensor of " +
-                 std::to_string(size / size_of(tensor.type)) + " values",
-             "one number");
+    if (size != size_of(tensor.type) || size > bytes.size()) return std::nullopt;
     file_.storages->read(tensor.storage, tensor.offset * size, bytes.data(), size);
     if (tensor.type == TensorType::float64) return as(double{});
     if (tensor.type == TensorType::float32) return as_written(as(float{}));
     if (tensor.type == TensorType::bfloat16)
       return as_written(std::bit_cast<float>(std::uint32_t{as(std::uint16_t{})} << 16));
     if (tensor.type == TensorType::int64) return static_cast<double>(as(std::int64_t{}));
-    refuse("",
-           "the option " + quoted_key(option) + " is a tensor of type " + std::string(name_of(tensor.type)),
-           "float64, float32, bfloat16 or int64");
+    return std::nullopt;
   }
 
   void take_option(TorchOptions& options, const std::string& name, const PickleValue& value) const {
@@ -142,20 +137,25 @@ class OptimizerReader {
       options[name] = value.integer;
     else if (value.kind == Kind::real)
       options[name] = value.real;
-    else if (value.kind == Kind::tensor)
-      options[name] = number_in(name, value);
     else if (value.kind == Kind::text)
       options[name] = std::string(value.text);
     else if (value.kind == Kind::tuple || value.kind == Kind::list)
       take_numbers(options, name, value);
+    else if (value.kind == Kind::tensor)
+      if (const auto number = number_in(name, value)) options[name] = *number;
   }
 
   void take_numbers(TorchOptions& options, const std::string& name, const PickleValue& values) const {
     std::vector<double> numbers;
     for (const PickleValue::Place place : values.items) {
-      const bool is_tensor = pickle_[place].kind == Kind::tensor;
-      if (!is_tensor && !is_number(pickle_[place])) return;
-      numbers.push_back(is_tensor ? number_in(name, pickle_[place]) : number_of(pickle_[place]));
+      const PickleValue& value = pickle_[place];
+      std::optional<double> number;
+      if (value.kind == Kind::tensor)
+        number = number_in(name, value);
+      else if (is_number(value))
+        number = number_of(value);
+      if (!number) return;
+      numbers.push_back(*number);
     }
     options[name] = std::move(numbers);
   }

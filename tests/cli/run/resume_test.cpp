@@ -359,6 +359,15 @@ TEST_F(ResumedRun, ChecksTheLockBeforeItReadsCheckpoints) {
   EXPECT_NE(fit("runs", by_name).err.find("none of the"), std::string::npos);
 }
 
+TEST_F(ResumedRun, BeginsANewRunBesideOneWithoutACheckpoint) {
+  ASSERT_EQ(fit("runs", {"trainer.max_steps=2"}).exit_code, 0);
+  fs::remove_all(run("runs") / "checkpoints");
+  const FolderLock lock(run("runs"));  // it is at work
+  const ProgramRun second = fit("runs", {"checkpoint.resume=last", "trainer.max_steps=2"});
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_TRUE(fs::exists(run("runs").parent_path() / "0002/run.json"));
+}
+
 TEST_F(ResumedRun, ReportsAnotherLibTorch) {
   ASSERT_EQ(fit("runs", {"trainer.max_steps=2"}).exit_code, 0);
   auto summary = nlohmann::json::parse(text_of(run("runs") / "run.json"));
