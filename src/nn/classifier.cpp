@@ -39,11 +39,12 @@ Classifier::~Classifier() = default;
 at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels) {
   try {
     const WeightedLoss loss = class_loss_("Classifier::loss", outputs, labels);
-    const bool counts_all =
-        !class_weights().defined() && !loss_options().ignore_index && !loss_options().multi_label;
-    if (counts_all) keep_loss(outputs, loss.loss);
+    // A NaN shows in the loss also under a class weight of 0.
+    const bool shows_nan = !loss_options().ignore_index && !loss_options().multi_label;
+    if (shows_nan) keep_loss(outputs, loss.loss);
     if (!loss.weight.defined()) return loss.loss;
-    if (counts_all && labels.scalar_type() == at::kLong) keep_num_labels(labels, loss.weight);
+    if (shows_nan && !class_weights().defined() && labels.scalar_type() == at::kLong)
+      keep_num_labels(labels, loss.weight);
     return weighted(loss);
   } catch (const c10::Error& error) {
     if (const auto label = label_out_of_range(error)) refuse_label(*this, *label, outputs);

@@ -195,5 +195,16 @@ TEST(ClassLoss, RefusesLabelsThatDoNotFit) {
   EXPECT_THROW(loss("test", sines(), at::zeros({4, 3})), ConfigError);  // two weights for three classes
 }
 
+// So that metrics need not look for it once more.
+TEST(ClassLoss, IsNanWhereAnOutputIsAlsoUnderAWeightOfZero) {
+  const at::Tensor weights = at::tensor({1., 0., 2.}, at::kDouble);
+  at::Tensor outputs = at::randn({3, 3});
+  outputs[1][2] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor numbers = at::arange(3, at::kLong), probabilities = at::eye(3);
+  for (const ClassLossOptions& options : {ClassLossOptions{}, ClassLossOptions{.focal_gamma = 2}})
+    for (const at::Tensor& labels : {numbers, probabilities})
+      EXPECT_TRUE(at::isnan(of(loss_with(options, weights), outputs, labels).loss).item<bool>());
+}
+
 }  // namespace
 }  // namespace kindling

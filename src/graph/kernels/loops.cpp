@@ -29,6 +29,30 @@ void relu_backward(const float* gradient, const float* x, float* out, std::int64
   }
 }
 
+void largest_of_rows(const float* x, std::int64_t* out, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row, x += columns) {
+    std::int64_t largest = 0;
+    // A NaN is not less than or equal to anything, and nothing is to it.
+    for (std::int64_t i = 1; i < columns && x[largest] == x[largest]; ++i)
+      if (!(x[i] <= x[largest])) largest = i;
+    out[row] = largest;
+  }
+}
+
+void equal(const std::int64_t* x, const std::int64_t* y, bool* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = x[i] == y[i];
+}
+
+void not_equal(const std::int64_t* x, std::int64_t y, bool* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = x[i] != y;
+}
+
+std::int64_t count_true(const bool* x, std::int64_t count) {
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += x[i] ? 1 : 0;
+  return sum;
+}
+
 template <class T>
 void relu_backward_of_planes(const Images& images, const T* gradient, const T* x, T* out) {
   for (std::int64_t image = 0; image < images.batch; ++image, gradient += images.channels * images.num_places)

@@ -30,6 +30,12 @@ void squared_difference(const float* x, const float* y, float* out, std::int64_t
 // out = scale · (x - y) · gradient; the gradient is a single number.
 void squared_difference_backward(float scale, float gradient, const float* x, const float* y, float* out,
                                  std::int64_t count);
+// The position of the largest number of each row of [rows, columns], the first of equal ones and of NaNs.
+void largest_of_rows(const float* x, std::int64_t* out, std::int64_t rows, std::int64_t columns);
+// out = whether x and y are equal, or x and a number differ.
+void equal(const std::int64_t* x, const std::int64_t* y, bool* out, std::int64_t count);
+void not_equal(const std::int64_t* x, std::int64_t y, bool* out, std::int64_t count);
+std::int64_t count_true(const bool* x, std::int64_t count);
 
 // Height or width of the images and of the pooling windows.
 struct PoolingAxis {

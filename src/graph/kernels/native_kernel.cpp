@@ -372,6 +372,46 @@ NodePtr mse_loss_backward(const Arguments& in, const at::Tensor& out) {
   });
 }
 
+// What counts the right answers of a classifier.
+NodePtr argmax(const Arguments& in, const at::Tensor& out) {
+  const at::Tensor& x = in[0].toTensor();
+  if (!is_small(x) || x.dim() != 2 || !in[1].isInt() || !out.is_contiguous()) return nullptr;
+  if (in[1].toInt() != 1 && in[1].toInt() != -1) return nullptr;
+  return loop_node([x = Elements(x), out = Elements(out), rows = x.size(0), columns = x.size(1)] {
+    loops::largest_of_rows(x.data(), out.data<std::int64_t>(), rows, columns);
+  });
+}
+
+bool is_small_of(at::ScalarType type, const at::Tensor& tensor) {
+  return tensor.scalar_type() == type && tensor.is_contiguous() && tensor.numel() <= kMostElements;
+}
+
+NodePtr equal(const Arguments& in, const at::Tensor& out) {
+  const at::Tensor &x = in[0].toTensor(), &y = in[1].toTensor();
+  if (!is_small_of(at::kLong, x) || !is_small_of(at::kLong, y) || !is_small_of(at::kBool, out) ||
+      x.sizes() != y.sizes())
+    return nullptr;
+  return loop_node([x = Elements(x), y = Elements(y), out = Elements(out), count = out.numel()] {
+    loops::equal(x.data<std::int64_t>(), y.data<std::int64_t>(), out.data<bool>(), count);
+  });
+}
+
+NodePtr not_equal(const Arguments& in, const at::Tensor& out) {
+  const at::Tensor& x = in[0].toTensor();
+  if (!is_small_of(at::kLong, x) || !is_small_of(at::kBool, out) || !in[1].isInt()) return nullptr;
+  return loop_node([x = Elements(x), y = in[1].toInt(), out = Elements(out), count = out.numel()] {
+    loops::not_equal(x.data<std::int64_t>(), y, out.data<bool>(), count);
+  });
+}
+
+NodePtr count_true(const Arguments& in, const at::Tensor& out) {
+  const at::Tensor& x = in[0].toTensor();
+  if (!is_small_of(at::kBool, x) || !is_small_of(at::kLong, out) || out.numel() != 1) return nullptr;
+  return loop_node([x = Elements(x), out = Elements(out), count = x.numel()] {
+    *out.data<std::int64_t>() = loops::count_true(x.data<bool>(), count);
+  });
+}
+
 using Make = NodePtr (*)(const c10::OperatorHandle&, const Arguments&, const Results&);
 
 template <NodePtr (*make)(const Arguments&, const at::Tensor&)>
@@ -386,6 +426,10 @@ NodePtr native_kernel(const c10::OperatorHandle& op, const Arguments& arguments,
       {{"aten::relu", ""}, of_one_result<relu>},
       {{"aten::threshold_backward", ""}, of_one_result<relu_backward>},
       {{"aten::sum", "dim_IntList"}, of_one_result<sum_rows>},
+      {{"aten::argmax", ""}, of_one_result<argmax>},
+      {{"aten::eq", "Tensor"}, of_one_result<equal>},
+      {{"aten::ne", "Scalar"}, of_one_result<not_equal>},
+      {{"aten::sum", ""}, of_one_result<count_true>},
       {{"aten::mm", ""}, of_one_result<mm>},
       {{"aten::addmm", ""}, of_one_result<addmm>},
       {{"aten::mse_loss", ""}, of_one_result<mse_loss>},

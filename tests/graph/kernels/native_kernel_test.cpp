@@ -22,10 +22,11 @@ bool same_bits(const at::Tensor& one, const at::Tensor& other) {
   return a.sizes() == b.sizes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
-// Returns what the kernel computes into memory that holds NaN; nothing if there is no kernel.
+// Returns what the kernel computes into memory of other values; nothing if there is no kernel.
 std::optional<at::Tensor> by_native_kernel(const Operator& op, const torch::jit::Stack& arguments,
                                            const at::Tensor& expected) {
-  at::Tensor out = at::full_like(expected, std::numeric_limits<float>::quiet_NaN());
+  at::Tensor out = at::empty_like(expected);
+  std::memset(out.mutable_data_ptr(), 0xFF, out.nbytes());  // NaN, or -1
   const auto node =
       native_kernel(c10::Dispatcher::singleton().findSchemaOrThrow(op.name, op.overload), arguments, {out});
   if (node == nullptr) return std::nullopt;
@@ -88,6 +89,31 @@ TEST(NativeKernel, ComputesReluBackwardBitIdentically) {
     EXPECT_TRUE(gives_bits_of(kReluBackward, {with_special_values(at::randn({count}), count),
                                               with_special_values(at::randn({count}), count + 1), 0}));
   }
+}
+
+TEST(NativeKernel, CountsRightAnswersLikeLibTorch) {
+  constexpr Operator kArgmax{"aten::argmax", ""}, kEqual{"aten::eq", "Tensor"},
+      kNotEqual{"aten::ne", "Scalar"}, kCount{"aten::sum", ""};
+  for (const std::int64_t rows : kCounts)
+    for (const std::int64_t columns : {1, 2, 10, 33}) {
+      if (rows * columns > 32767) continue;
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+      const at::Tensor scores = at::randint(-3, 3, {rows, columns}, at::kFloat);
+      for (const at::Tensor& x : {scores, with_special_values(at::randn({rows, columns}), rows + columns)}) {
+        EXPECT_TRUE(gives_bits_of(kArgmax, {x, 1, false}));
+        EXPECT_TRUE(gives_bits_of(kArgmax, {x, -1, true}));
+      }
+      const at::Tensor labels = at::randint(-1, columns, {rows}, at::kLong), classes = scores.argmax(1);
+      EXPECT_TRUE(gives_bits_of(kEqual, {classes, labels}));
+      EXPECT_TRUE(gives_bits_of(kNotEqual, {labels, -1}));
+      EXPECT_TRUE(gives_bits_of(kCount, {classes.eq(labels), c10::IValue()}));
+    }
+  const at::Tensor two = at::ones({2, 2});
+  EXPECT_FALSE(gives_bits_of(kArgmax, {two, 0, false}));
+  EXPECT_FALSE(gives_bits_of(kArgmax, {two, c10::IValue(), false}));
+  EXPECT_FALSE(gives_bits_of(kEqual, {at::ones({2, 2}, at::kLong), at::ones({2}, at::kLong)}));
+  EXPECT_FALSE(gives_bits_of(kNotEqual, {at::ones({2}, at::kLong), 0.5}));
+  EXPECT_FALSE(gives_bits_of(kCount, {at::ones({2}, at::kLong), c10::IValue()}));
 }
 
 torch::jit::Stack sum_of_rows(const at::Tensor& x, bool keepdim = false) {
