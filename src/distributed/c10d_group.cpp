@@ -31,6 +31,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/distributed/process_group.h"
+#include "tensors/real_numbers.h"
 
 namespace kindling {
 namespace {
@@ -375,9 +376,9 @@ void C10dGroup::throw_error(const char* what, const std::string& error) {
 
 std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor& tensor) {
   return guarded("for a sum", [&]() -> std::unique_ptr<Work> {
-    std::vector<at::Tensor> tensors{tensor};
+    std::vector<at::Tensor> tensors{numbers_in_memory(tensor)};
     if (tensor.is_cpu() && tensor.numel() > 0 && tensor.nbytes() <= DoublingSum::kLargest_bytes)
-      return std::make_unique<SmallWork>(*this, tensor);
+      return std::make_unique<SmallWork>(*this, tensors.front());
     return std::make_unique<BackendWork>(*this, "for a sum", tensor, start_on(tensor, [&](c10d::Backend& to) {
       return to.allreduce(tensors);
     }));
@@ -387,7 +388,7 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor
 std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor& tensor, std::int64_t root) {
   constexpr const char* kWhat = "for a broadcast";
   return guarded(kWhat, [&]() -> std::unique_ptr<Work> {
-    std::vector<at::Tensor> tensors{tensor};
+    std::vector<at::Tensor> tensors{numbers_in_memory(tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
     return std::make_unique<BackendWork>(*this, kWhat, tensor, start_on(tensor, [&](c10d::Backend& to) {
@@ -398,7 +399,7 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor&
 
 void C10dGroup::exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) {
   guarded("for an exchange", [&] {
-    std::vector<at::Tensor> to{mine}, from{theirs};
+    std::vector<at::Tensor> to{numbers_in_memory(mine)}, from{numbers_in_memory(theirs)};
     const Deadline deadline(options().timeout_s);
     const WorkPointer received = backend().recv(from, static_cast<int>(other), 0);
     backend().send(to, static_cast<int>(other), 0)->wait(deadline.left());
@@ -408,14 +409,14 @@ void C10dGroup::exchange(const at::Tensor& mine, const at::Tensor& theirs, std::
 
 void C10dGroup::send(const at::Tensor& tensor, std::int64_t to) {
   guarded("to send", [&] {
-    std::vector<at::Tensor> tensors{tensor};
+    std::vector<at::Tensor> tensors{numbers_in_memory(tensor)};
     backend().send(tensors, static_cast<int>(to), 0)->wait(milliseconds(options().timeout_s));
   });
 }
 
 void C10dGroup::receive(const at::Tensor& tensor, std::int64_t from) {
   guarded("to receive", [&] {
-    std::vector<at::Tensor> tensors{tensor};
+    std::vector<at::Tensor> tensors{numbers_in_memory(tensor)};
     backend().recv(tensors, static_cast<int>(from), 0)->wait(milliseconds(options().timeout_s));
   });
 }

@@ -14,8 +14,10 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kindling/base/error.h"
+#include "tensors/real_numbers.h"
 
 namespace kindling {
 namespace {
@@ -27,7 +29,7 @@ bool lie_on_host(std::span<const at::Tensor> gradients) {
   std::int64_t count = 0;
   for (const at::Tensor& gradient : gradients) {
     if (!gradient.is_cpu() || gradient.scalar_type() != at::kFloat || gradient.layout() != at::kStrided ||
-        !gradient.is_non_overlapping_and_dense())
+        gradient.is_neg() || !gradient.is_non_overlapping_and_dense())
       return false;
     count += gradient.numel();
   }
@@ -61,6 +63,14 @@ void refuse_parameters(const char* place, std::span<const at::Tensor> gradients)
                    .remedy = "pass parameter.grad(), or Optimizer::gradients()"});
 }
 
+// Returns the gradients with complex ones as pairs of real numbers, in the same memory.
+std::vector<at::Tensor> real_numbers_of(std::span<const at::Tensor> gradients) {
+  std::vector<at::Tensor> numbers;
+  numbers.reserve(gradients.size());
+  for (const at::Tensor& gradient : gradients) numbers.push_back(numbers_in_memory(gradient));
+  return numbers;
+}
+
 // Does the operators' arithmetic in one pass, which is cheaper than calling one of them.
 at::Tensor clip_on_host(std::span<const at::Tensor> gradients, double max_norm) {
   double sum = 0;
@@ -85,8 +95,8 @@ at::Tensor clip_grad_norm(std::span<const at::Tensor> gradients, double max_norm
   if (gradients.empty()) return {};
   refuse_parameters("clip_grad_norm", gradients);
   const at::NoGradGuard no_grad;
-  if (lie_on_host(gradients)) return clip_on_host(gradients, max_norm);
-  const at::TensorList list(gradients.data(), gradients.size());
+  const std::vector<at::Tensor> list = real_numbers_of(gradients);
+  if (lie_on_host(list)) return clip_on_host(list, max_norm);
   const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(list)));
   at::_foreach_mul_(list, norm.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1.0));
   return norm;
@@ -103,7 +113,7 @@ void clip_grad_value(std::span<const at::Tensor> gradients, double clip_value) {
                    .remedy = "use an embedding with sparse = false, or clip by norm"});
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
-  const at::TensorList list(gradients.data(), gradients.size());
+  const std::vector<at::Tensor> list = real_numbers_of(gradients);
   at::_foreach_clamp_min_(list, -clip_value);
   at::_foreach_clamp_max_(list, clip_value);
 }

@@ -18,6 +18,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/optim/python_optimizer.h"
+#include "tensors/real_numbers.h"
 
 namespace kindling {
 namespace {
@@ -183,18 +184,20 @@ at::Tensor Lbfgs::flat_gradient() const {
   std::vector<at::Tensor> pieces;
   for (const at::Tensor& parameter : parameters()) {
     const at::Tensor& gradient = parameter.grad();
-    pieces.push_back(!gradient.defined()
-                         ? at::zeros({parameter.numel()}, parameter.options())
-                         : (gradient.is_sparse() ? gradient.to_dense() : gradient).reshape(-1));
+    const at::Tensor dense = !gradient.defined()    ? at::zeros(parameter.sizes(), parameter.options())
+                             : gradient.is_sparse() ? gradient.to_dense()
+                                                    : gradient;
+    pieces.push_back(as_real_pairs(dense.reshape(-1)).reshape(-1));
   }
   return at::cat(pieces);
 }
 
 void Lbfgs::move(const at::Tensor& direction, double length) {
   std::int64_t offset = 0;
-  for (at::Tensor parameter : parameters()) {
-    parameter.add_(direction.narrow(0, offset, parameter.numel()).view_as(parameter), length);
-    offset += parameter.numel();
+  for (const at::Tensor& parameter : parameters()) {
+    const at::Tensor numbers = as_real_pairs(parameter.detach());
+    numbers.add_(direction.narrow(0, offset, numbers.numel()).view_as(numbers), length);
+    offset += numbers.numel();
   }
 }
 

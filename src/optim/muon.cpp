@@ -58,6 +58,12 @@ Muon::Muon(ParameterGroups parameters, MuonOptions options)
     throw ConfigError({.place = "muon",
                        .found = "lr is 0, but adamw_lr is set",
                        .wanted = "lr > 0, which adamw_lr is relative to"});
+  for (std::size_t i = 0; i < names().size(); ++i)
+    if (this->parameters()[i].is_complex())
+      throw ConfigError({.place = "muon",
+                         .found = "the parameter '" + names()[i] + "' is complex",
+                         .wanted = "real parameters, as in PyTorch's Muon",
+                         .remedy = "use another optimizer, such as adamw"});
   std::string others;
   for (std::size_t i = 0; i < names().size(); ++i)
     if (!is_matrix(this->parameters()[i])) others += (others.empty() ? "'" : ", '") + names()[i] + "'";

@@ -3,11 +3,13 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_div.h>
+#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -20,6 +22,7 @@
 #include "optim/exact_products.h"
 #include "optim/foreach_copies.h"
 #include "optim/laid_as.h"
+#include "tensors/real_numbers.h"
 
 namespace kindling {
 namespace {
@@ -31,6 +34,15 @@ at::Tensor rate_for(const at::Tensor& parameter, const at::Tensor& rate) {
 
 [[noreturn]] void refuse(std::string found, const char* wanted) {
   throw ConfigError({.place = "optimizer", .found = std::move(found), .wanted = wanted});
+}
+
+at::Tensor pairs_of_gradient(const at::Tensor& gradient) {
+  if (!gradient.is_sparse()) return as_real_pairs(gradient);
+  std::vector<std::int64_t> sizes = gradient.sizes().vec();
+  sizes.push_back(2);
+  const at::Tensor values = as_real_pairs(gradient._values());
+  return at::_sparse_coo_tensor_unsafe(gradient._indices(), values, sizes,
+                                       values.options().layout(at::kSparse), gradient.is_coalesced());
 }
 
 constexpr std::size_t kNothing = static_cast<std::size_t>(-1);
@@ -95,6 +107,7 @@ Optimizer::Optimizer(ParameterGroups groups, double lr, double weight_decay) : g
     weight_decays_.push_back(*group.weight_decay);
   }
   if (parameters_.empty()) refuse("the model has no parameters to train", "at least one parameter");
+  has_complex_ = std::ranges::any_of(parameters_, [](const at::Tensor& p) { return p.is_complex(); });
 }
 
 Optimizer::~Optimizer() = default;
@@ -144,6 +157,7 @@ void Optimizer::step(const StepOptions& options) {
   check(options);
   const at::NoGradGuard no_grad;
   if (masters_ != nullptr) start_masters();
+  if (has_complex_) start_real_pairs();
   start_state();
   if (handles_step_options()) {
     lay_as_parameters();
@@ -184,7 +198,7 @@ void Optimizer::start_state() {
     if (!state.start) continue;
     for (const std::size_t i : active_)
       if (!state.tensors[i].defined())
-        state.tensors[i] = state.start(masters_ != nullptr ? updated_[i] : parameters_[i].detach());
+        state.tensors[i] = state.start(replaces_parameters() ? updated_[i] : parameters_[i].detach());
   }
 }
 
@@ -228,6 +242,20 @@ void Optimizer::start_masters() {
   }
 }
 
+// Rules that are not linear are wrong on complex numbers, and LibTorch's fused operators refuse them.
+void Optimizer::start_real_pairs() {
+  updated_.resize(parameters_.size());
+  for (std::size_t k = 0; k < active_.size(); ++k) {
+    const std::size_t i = active_[k];
+    if (parameters_[i].is_complex()) {
+      updated_[i] = as_real_pairs(parameters_[i].detach());
+      gradients_[k] = pairs_of_gradient(gradients_[k]);
+    } else if (masters_ == nullptr) {
+      updated_[i] = parameters_[i].detach();
+    }
+  }
+}
+
 void Optimizer::round_masters(std::span<const std::size_t> updated) {
   for (const std::size_t i : updated) {
     if (!(*masters_)[i].defined()) continue;
@@ -240,7 +268,7 @@ void Optimizer::round_masters(std::span<const std::size_t> updated) {
 void Optimizer::lay_as_parameters() {
   for (std::size_t k = 0; k < active_.size(); ++k) {
     const std::size_t i = active_[k];
-    const at::Tensor& parameter = parameters_[i];
+    const at::Tensor& parameter = has_complex_ ? updated_[i] : parameters_[i];
     if (!parameter.is_non_overlapping_and_dense())
       refuse("the values of '" + names_[i] + "' overlap or have gaps in memory", "a dense tensor");
     gradients_[k] = laid_as(parameter, gradients_[k]);
@@ -273,7 +301,7 @@ void Optimizer::update_groups(const StepOptions& options) {
                 .lr = {rates_[group].number, rate_for(parameters_[active_[first]], rates_[group].tensor)},
                 .weight_decay = weight_decays_[group],
                 .options = options};
-    part.parameters = active_of(masters_ != nullptr ? updated_ : parameters_, part, chosen_);
+    part.parameters = active_of(replaces_parameters() ? updated_ : parameters_, part, chosen_);
     update(part);
     if (masters_ != nullptr) round_masters(part.active);
     // Not every fused operator bumps the version: a graph that needs the former values must detect the write.

@@ -1,12 +1,16 @@
 // Saves and loads the state of an optimizer by names.
+#include <ATen/ops/view_as_complex.h>
+
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/optim/optimizer.h"
 #include "kindling/tensors/move.h"
 #include "optim/laid_as.h"
+#include "tensors/real_numbers.h"
 #include "tensors/saved_number.h"
 #include "tensors/shape_text.h"
 
@@ -28,7 +32,27 @@ void save_number(StateDict& saved, const std::string& key, double made_with, dou
 }
 
 at::Tensor state_for(const at::Tensor& parameter, const at::Tensor& values) {
-  return laid_as(parameter, copy_to(values, parameter.device()));
+  return laid_as(as_real_pairs(parameter), as_real_pairs(copy_to(values, parameter.device())));
+}
+
+// Returns the shape that a rule sees.
+std::vector<std::int64_t> shape_in_pairs(const at::Tensor& parameter) {
+  std::vector<std::int64_t> sizes = parameter.sizes().vec();
+  if (parameter.is_complex()) sizes.push_back(2);
+  return sizes;
+}
+
+bool has_shape_of(const at::Tensor& values, const at::Tensor& parameter) {
+  if (values.is_complex()) return parameter.is_complex() && values.sizes() == parameter.sizes();
+  return values.dim() == 0 || values.sizes() == shape_in_pairs(parameter);
+}
+
+// State of a complex parameter is saved as complex numbers, as in Python.
+at::Tensor as_saved(const at::Tensor& parameter, const at::Tensor& values) {
+  if (!parameter.is_complex() || !values.is_floating_point() || values.dim() == 0 ||
+      !has_shape_of(values, parameter))
+    return values;
+  return at::view_as_complex(values.stride(-1) == 1 ? values : values.contiguous());
 }
 
 }  // namespace
@@ -38,7 +62,9 @@ StateDict Optimizer::state_dict() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     for (const State& state : states_)
       if (state.tensors[i].defined())
-        saved.tensors.emplace_back(names_[i] + "." + state.name, state.tensors[i]);
+        saved.tensors.emplace_back(
+            names_[i] + "." + state.name,
+            has_own_shapes() ? state.tensors[i] : as_saved(parameters_[i], state.tensors[i]));
   for (std::size_t group = 0; group < groups_.size(); ++group)
     save_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
   if (momentum_) save_number(saved, "momentum", *initial_momentum_, *momentum_);
@@ -60,8 +86,9 @@ std::string Optimizer::misfits(const StateDict& saved) const {
     const auto place = places.find(name);
     if (place == places.end())
       add(name, "' is not part of its state");
-    else if (values.dim() > 0 && !has_own_shapes() && values.sizes() != parameters_[place->second].sizes())
-      add(name, "' has the shape " + shape_text(values));
+    else if (!has_own_shapes() && !has_shape_of(values, parameters_[place->second]))
+      add(name, "' has " + std::string(values.is_complex() ? "complex numbers and " : "") + "the shape " +
+                    shape_text(values));
     else
       has_some[place->second] = true;
   }

@@ -164,11 +164,12 @@ at::Tensor value_of(const TorchOptimizerEntry& entry, const StateDict& values, c
   if (const auto form = forms_of_lbfgs().find(entry.name);
       form != forms_of_lbfgs().end() || entry.name == "H_diag") {
     const bool is_number = form != forms_of_lbfgs().end() && form->second != TorchStateForm::list;
-    return value.to(is_number ? at::kDouble : parameter.scalar_type());
+    return value.to(is_number ? at::kDouble : c10::toRealValueType(parameter.scalar_type()));
   }
   // Counts and products stay float32 whatever the parameter is.
   const bool is_own_scalar = entry.name == "step" || (value.dim() == 0 && parameter.dim() > 0);
-  return value.to(is_own_scalar ? at::kFloat : parameter.scalar_type());
+  if (value.is_complex()) return value.to(c10::toComplexType(parameter.scalar_type()));
+  return value.to(is_own_scalar ? at::kFloat : c10::toRealValueType(parameter.scalar_type()));
 }
 
 // The places in Optimizer::parameters(), by the numbers in the file.
@@ -224,7 +225,8 @@ class FlatValues {
   FlatValues(const TorchOptimizerFile& file, const StateDict& values, const Optimizer& optimizer,
              const std::string& place)
       : file_(file), values_(values), place_(place) {
-    for (const at::Tensor& parameter : optimizer.parameters()) num_values_ += parameter.numel();
+    for (const at::Tensor& parameter : optimizer.parameters())
+      num_values_ += parameter.numel() * (parameter.is_complex() ? 2 : 1);
   }
 
   // Throws CheckpointError.

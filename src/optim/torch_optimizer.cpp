@@ -185,10 +185,23 @@ std::string unlike_the_others(const std::vector<ParameterEntries>& entries,
   return text.empty() ? "values are missing or have other types than this optimizer's" : text;
 }
 
+// LibTorch's rules square complex numbers, where Python's square their parts; SGD is linear.
+void require_real_parameters(const torch::optim::Optimizer& rule) {
+  if (dynamic_cast<const torch::optim::SGD*>(&rule) != nullptr) return;
+  for (const OptimizerParamGroup& group : rule.param_groups())
+    for (const at::Tensor& parameter : group.params())
+      if (parameter.is_complex())
+        throw ConfigError({.place = "TorchOptimizer",
+                           .found = "a complex parameter, which this optimizer of LibTorch trains wrongly",
+                           .wanted = "real parameters, or SGD",
+                           .remedy = "use Kindling's optimizer of that name"});
+}
+
 const torch::optim::Optimizer& checked(const std::unique_ptr<torch::optim::Optimizer>& wrapped) {
   if (wrapped == nullptr)
     throw ConfigError(
         {.place = "TorchOptimizer", .found = "a null pointer", .wanted = "an optimizer of LibTorch"});
+  require_real_parameters(*wrapped);
   return *wrapped;
 }
 

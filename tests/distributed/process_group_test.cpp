@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <barrier>
 #include <chrono>
 #include <csignal>
@@ -50,6 +51,24 @@ TEST(ProcessGroup, SumsBitIdenticallyOnAllRanks) {
         const double precision = type == at::kBFloat16 ? 1. / 128 : type == at::kFloat ? 1e-6 : 1e-14;
         EXPECT_TRUE(sums[0].to(at::kDouble).allclose(expected, precision * static_cast<double>(size), 1e-9));
       }
+}
+
+// Gloo knows no complex numbers.
+TEST(ProcessGroup, SendsComplexNumbersAsPairs) {
+  for (const std::int64_t count : {3, 150'000})
+    on_ranks(2, [&](ProcessGroup& group) {
+      const double mine = group.rank() == 0 ? 1 : 4;
+      const auto filled = [&](double real, double imaginary) {
+        return at::full({count}, c10::complex<double>(real, imaginary), at::kComplexFloat);
+      };
+      const at::Tensor sum = filled(mine, 2 * mine), sent = filled(mine, -mine), received = filled(0, 0);
+      group.all_reduce(sum);
+      EXPECT_TRUE(sum.equal(filled(5, 10)));
+      group.exchange(sent, received, 1 - group.rank());
+      EXPECT_TRUE(received.equal(filled(5 - mine, mine - 5)));
+      group.broadcast(std::array{sent}, /*root=*/1);
+      EXPECT_TRUE(sent.equal(filled(4, -4)));
+    });
 }
 
 TEST(ProcessGroup, RunsSeveralSumsAtOnce) {

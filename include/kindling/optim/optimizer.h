@@ -23,8 +23,8 @@ namespace kindling {
 // Derive from it and write update() to define a rule. No rule except Lbfgs may read a tensor on the host.
 class KINDLING_API Optimizer {
  public:
-  // Parameters are float tensors on one device. Throws ConfigError if there are none, for a repeated one, and
-  // if the numbers of names and parameters differ. `lr` and `weight_decay` are for groups
+  // Parameters are float or complex tensors on one device. Throws ConfigError if there are none, for a
+  // repeated one, and if the numbers of names and parameters differ. `lr` and `weight_decay` are for groups
   // without their own.
   Optimizer(ParameterGroups groups, double lr, double weight_decay = 0);
   virtual ~Optimizer();
@@ -107,7 +107,9 @@ class KINDLING_API Optimizer {
     double number;
     at::Tensor tensor{};  // takes precedence if defined
   };
-  // The part of a step for one group, and its parameters with a gradient.
+  // The part of a step for one group, and its parameters with a gradient. Complex parameters and gradients
+  // are pairs of real numbers here, [..., 2], as in PyTorch, and so is their state; parameters(), gradients()
+  // and state_dict() have them as complex tensors.
   struct Update {
     std::span<const std::size_t> active;  // their indices in parameters()
     at::TensorList parameters, gradients;
@@ -152,6 +154,8 @@ class KINDLING_API Optimizer {
   void start_state();
   void lay_as_parameters();
   void start_masters();
+  void start_real_pairs();
+  bool replaces_parameters() const noexcept { return masters_ != nullptr || has_complex_; }
   void round_masters(std::span<const std::size_t> updated);
   void update_groups(const StepOptions& options);
   std::vector<at::Tensor*> touched();
@@ -167,7 +171,8 @@ class KINDLING_API Optimizer {
   std::vector<at::Tensor> gradients_, chosen_;
   std::vector<std::size_t> active_;
   std::vector<at::Tensor>* masters_ = nullptr;   // a list of the state; undefined: the parameter is updated
-  std::vector<at::Tensor> updated_;              // each parameter, or its master
+  bool has_complex_ = false;                     // some parameters are complex
+  std::vector<at::Tensor> updated_;              // each parameter, its master, or its pairs of real numbers
   std::vector<std::uint32_t> rounded_versions_;  // of parameters whose values are those of their master
 };
 

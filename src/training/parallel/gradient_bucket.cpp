@@ -8,6 +8,8 @@
 
 #include <utility>
 
+#include "tensors/real_numbers.h"
+
 namespace kindling {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr std::int64_t kAlignment = 16;
 std::int64_t aligned(std::int64_t count) { return (count + kAlignment - 1) / kAlignment * kAlignment; }
 
 bool holds_plain_floats(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && !tensor.is_neg();
 }
 
 }  // namespace
@@ -110,7 +112,7 @@ void GradientBucket::receive() {
 }
 
 void GradientBucket::divide(const at::Tensor& total) {
-  if (gradients_.numel() > 0) gradients_.div_(total);
+  if (gradients_.numel() > 0) numbers_in_memory(gradients_).div_(total);
 }
 
 void GradientBucket::drop() noexcept {

@@ -76,7 +76,8 @@ namespace {
 std::vector<at::Tensor> floating_buffers(const torch::nn::Module& model) {
   std::vector<at::Tensor> buffers;
   for (const at::Tensor& buffer : model.buffers())
-    if (buffer.defined() && buffer.numel() > 0 && buffer.is_floating_point()) buffers.push_back(buffer);
+    if (buffer.defined() && buffer.numel() > 0 && (buffer.is_floating_point() || buffer.is_complex()))
+      buffers.push_back(buffer);
   return buffers;
 }
 

@@ -47,7 +47,8 @@ void GradientShards::begin_batch() {
     put_back(buffers_, of_first_);
     std::vector<at::Tensor> of_all;
     for (const at::Tensor& buffer : buffers_)
-      if (buffer.defined() && buffer.numel() > 0 && buffer.is_floating_point()) of_all.push_back(buffer);
+      if (buffer.defined() && buffer.numel() > 0 && (buffer.is_floating_point() || buffer.is_complex()))
+        of_all.push_back(buffer);
     if (group_ != nullptr) group_->broadcast(of_all);
   }
   at_start_ = copies_of(buffers_);

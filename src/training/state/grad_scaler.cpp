@@ -10,6 +10,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
+#include "tensors/real_numbers.h"
 
 namespace kindling {
 namespace {
@@ -43,7 +44,7 @@ void GradScaler::unscale(Optimizer& optimizer) {
   const at::Tensor inverse = scale_.reciprocal();  // exact: a power of two
   std::vector<at::Tensor> left;
   for (const at::Tensor& gradient : optimizer.gradients())
-    left.push_back(gradient.is_sparse() ? gradient._values() : gradient);
+    left.push_back(numbers_in_memory(gradient.is_sparse() ? gradient._values() : gradient));
   while (!left.empty()) {
     const auto end = std::stable_partition(left.begin(), left.end(), [&](const at::Tensor& gradient) {
       return gradient.scalar_type() != left.back().scalar_type();

@@ -63,7 +63,8 @@ void forget_lazy_weights(Module& model, const StateDict& state) {
 void require_same_precision(const Module& model, const StateDict& saved) {
   std::map<std::string, at::ScalarType> own;
   for (const auto& [name, tensor] : state_dict(model).tensors)
-    if (tensor.defined() && tensor.is_floating_point()) own.emplace(name, tensor.scalar_type());
+    if (tensor.defined() && (tensor.is_floating_point() || tensor.is_complex()))
+      own.emplace(name, tensor.scalar_type());
   for (const auto& [name, tensor] : saved.tensors) {
     const auto wanted = own.find(name);
     if (wanted == own.end() || wanted->second == tensor.scalar_type()) continue;

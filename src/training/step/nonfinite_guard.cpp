@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "tensors/real_numbers.h"
+
 namespace kindling {
 namespace {
 
@@ -49,9 +51,9 @@ bool is_not_finite(const at::Tensor& tensor) {
   }
 }
 
-// Returns the values of a gradient, which is sparse for an embedding.
+// Returns the real numbers of a gradient, which is sparse for an embedding.
 at::Tensor dense_values(const at::Tensor& gradient) {
-  return gradient.is_sparse() ? gradient._values() : gradient;
+  return numbers_in_memory(gradient.is_sparse() ? gradient._values() : gradient);
 }
 
 // Checks all tensors. CUDA's operator does not support bfloat16 and treats large float64 numbers as infinite;

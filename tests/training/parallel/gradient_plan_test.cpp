@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -70,6 +71,36 @@ TEST(GradientPlan, ReducesToTheMeanOverAllSamples) {
       expect_all(planned.model.early.grad(), 2);  // (3 · 1 + 1 · 5) / 4
       expect_all(planned.model.late.grad(), 2);
     }
+  });
+}
+
+// Gradients and buffers.
+TEST(GradientPlan, ReducesComplexNumbers) {
+  struct Spectral : torch::nn::Module {
+    Spectral() {
+      weight = register_parameter("weight", at::ones({2}, at::kComplexFloat));
+      seen = register_buffer("seen", at::zeros({2}, at::kComplexFloat));
+    }
+    at::Tensor weight, seen;
+  };
+  on_ranks(2, [](ProcessGroup& group) {
+    Spectral model;
+    Sgd optimizer{ParameterGroups(model), SgdOptions{.lr = 1}};
+    GradientPlan plan(optimizer, model, /*epoch=*/0, /*in_tree=*/false);
+    plan.watch();
+    const double mine = group.rank() == 0 ? 1 : 5;
+    const at::Tensor factor = at::full({2}, c10::complex<double>(mine, -2 * mine), at::kComplexFloat);
+    model.seen.copy_(factor);
+    plan.begin_sending(group, {});
+    const at::Tensor loss = at::real(model.weight * factor).sum();
+    loss.backward();
+    StopConsensus stop{StopToken(), &group};
+    plan.send_all(group, {}, std::array{loss.detach()}, stop.votes());
+    plan.receive(stop);
+    group.broadcast(plan.other_buffers());
+    // The gradient of Re(w f) is the conjugate of f. The mean of 1 and 5 is 3.
+    EXPECT_TRUE(model.weight.grad().equal(at::full({2}, c10::complex<double>(3, 6), at::kComplexFloat)));
+    EXPECT_TRUE(model.seen.equal(at::full({2}, c10::complex<double>(1, -2), at::kComplexFloat)));
   });
 }
 

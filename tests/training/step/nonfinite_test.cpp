@@ -206,6 +206,12 @@ TEST_P(Nonfinite, GuardChecksEveryNumber) {
       EXPECT_TRUE(finds(at::full({}, value, at::device(device_)), zeros)) << type << value;  // another type
       EXPECT_TRUE(finds(
           one, (at::zeros({2, 3, 4, 4}, one.options()) + value).contiguous(at::MemoryFormat::ChannelsLast)));
+      if (type != at::kFloat && type != at::kDouble) continue;
+      EXPECT_TRUE(finds(one, at::complex(zeros, zeros + value))) << type << value;
+      EXPECT_TRUE(finds(one, at::complex(zeros + value, zeros))) << type << value;
+    }
+    if (type == at::kFloat) {
+      EXPECT_FALSE(finds(one, at::complex(zeros, zeros)));
     }
   }
 }
