@@ -1,12 +1,13 @@
-"""Kindling in a Python environment: where its CMake package, its headers and its program are.
+"""Kindling in a Python environment: where its CMake package, its headers and its program are, and export().
 
-The framework itself is C++; this package has no Python interface to it.
+The framework itself is C++; this package has no other Python interface to it.
 """
 
 import importlib.metadata
 import pathlib
 
 from kindling._built_with import LIBTORCH_MINOR
+from kindling._export import export  # noqa: F401
 
 _PREFIX = pathlib.Path(__file__).parent
 

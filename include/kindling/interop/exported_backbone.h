@@ -29,7 +29,7 @@ struct ExportedBackboneOptions {
                       {.doc = "number of classes", .min = 1}),
       kindling::field("eval_file", &ExportedBackboneOptions::eval_file,
                       {.doc = "the same program exported after model.eval(), for validation, test, predict "
-                              "and export; empty: program",
+                              "and export; empty: as eval_file of exported",
                        .example = "\"backbone_eval.pt2\""}));
 };
 

@@ -19,7 +19,7 @@ namespace kindling {
 struct ExportedModuleOptions {
   std::filesystem::path file{};        // written by torch.export.save
   std::string loss = "cross_entropy";  // "output": the program's first output is the loss
-  std::filesystem::path eval_file{};   // the same model exported after model.eval(); empty: the file is used
+  std::filesystem::path eval_file{};  // the same model exported after model.eval(); empty: see ExportedModule
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
@@ -27,7 +27,8 @@ struct ExportedModuleOptions {
           {.doc = "a .pt2 file written by torch.export.save in Python", .example = "\"model.pt2\""}),
       kindling::field("eval_file", &ExportedModuleOptions::eval_file,
                       {.doc = "the same model exported after model.eval(), for validation, test, predict and "
-                              "export; empty: file",
+                              "export; empty: the second program of file if kindling.export() wrote it, else "
+                              "file",
                        .example = "\"eval.pt2\""}),
       kindling::field("loss", &ExportedModuleOptions::loss,
                       {.doc = "loss of the first output and the labels; output: the first output is the loss",
@@ -43,9 +44,10 @@ struct ExportedModuleOptions {
 // training in training mode (model.train()). In evaluation mode they do not drop and use their running
 // statistics, as layers of Python do after model.eval(). A program exported in evaluation mode behaves
 // that way in training too, and logs a warning. Programs have no other modes: to evaluate a model whose code
-// depends on the mode in another way, such as stochastic depth, export it a second time after model.eval()
-// and give it as eval_file. Tensors that the program itself modifies, such as counters and averages, keep
-// their values in evaluation mode.
+// depends on the mode in another way, such as stochastic depth, write the file with kindling.export() of the
+// Python package, which adds a program for evaluation, or export the model a second time after model.eval()
+// and give that file as eval_file. Tensors that the program itself modifies, such as counters and averages,
+// keep their values in evaluation mode.
 class KINDLING_API ExportedModule : public Module, public ClassLossModel {
  public:
   // Throws CheckpointError for a file that is damaged, was not written by torch.export.save, or has a program
@@ -85,7 +87,8 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   // Returns the accuracy for classification losses, else the loss.
   Monitor monitor() const override;
 
-  // Writes a copy of the file with the current weights and buffers, which torch.export.load reads. Atomic and
+  // Writes a copy of the file with the current weights and buffers, which torch.export.load reads; a program
+  // for evaluation in the file is in the copy, too. Atomic and
   // durable. Throws CheckpointError if the model's dtypes have changed.
   using Module::save;
   void save(const std::filesystem::path& path) const;

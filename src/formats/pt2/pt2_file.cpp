@@ -272,7 +272,9 @@ ExportedProgram program_of(const JsonView& model) {
 }
 
 constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 28;  // a large model's program takes about 10 MB
-constexpr std::string_view kFormatEntry = "archive_format", kModelEntry = "models/model.json";
+constexpr std::string_view kFormatEntry = "archive_format";
+
+std::string entry_of_program(const std::string& name) { return "models/" + name + ".json"; }
 
 std::size_t bytes_of(ProgramType type) {
   if (type == ProgramType::complex32) return 4;
@@ -321,20 +323,25 @@ std::string root_of_pt2(const ZipArchive& archive, const std::string& place) {
 
 }  // namespace
 
-Pt2File::Pt2File(const std::filesystem::path& path) : Pt2File(source_of(path), path.string()) {}
+Pt2File::Pt2File(const std::filesystem::path& path, const std::string& program)
+    : Pt2File(source_of(path), path.string(), program) {}
 
 Pt2File Pt2File::of_bytes(std::string bytes, const std::string& place) {
-  return {source_of_bytes(std::move(bytes)), place};
+  return {source_of_bytes(std::move(bytes)), place, "model"};
 }
 
-Pt2File::Pt2File(ByteSource source, const std::string& place)
+Pt2File::Pt2File(ByteSource source, const std::string& place, const std::string& program)
     : archive_(std::move(source), place), place_(place), root_(root_of_pt2(archive_, place)) {
   check_format();
-  const std::string where = place_ + ", " + std::string(kModelEntry);
-  const nlohmann::json model = parse_json(text_of(kModelEntry), where);
+  const std::string where = place_ + ", " + entry_of_program(program);
+  const nlohmann::json model = parse_json(text_of(entry_of_program(program)), where);
   program_ = program_of(JsonView(model, where));
-  weights_ = read_weights("data/weights/", "model_weights_config.json");
-  constants_ = read_weights("data/constants/", "model_constants_config.json");
+  weights_ = read_weights("data/weights/", program + "_weights_config.json");
+  constants_ = read_weights("data/constants/", program + "_constants_config.json");
+}
+
+bool Pt2File::has_program(const std::string& name) const {
+  return archive_.find(root_ + entry_of_program(name)) != nullptr;
 }
 
 void Pt2File::check_format() const {

@@ -18,9 +18,14 @@ namespace kindling {
 // a time. Pickles in it are refused or ignored. All functions throw CheckpointError.
 class KINDLING_API Pt2File {
  public:
-  explicit Pt2File(const std::filesystem::path& path);
+  // `program`: the name of the program that is read; a file may have several.
+  explicit Pt2File(const std::filesystem::path& path, const std::string& program = "model");
   // Reads a whole file in memory; `place` names it in messages.
   static Pt2File of_bytes(std::string bytes, const std::string& place);
+  // The name of the program for evaluation, which kindling.export() in Python writes next to the program for
+  // training, "model".
+  static constexpr const char* kEvaluation = "evaluation";
+  bool has_program(const std::string& name) const;
 
   const ExportedProgram& program() const noexcept { return program_; }
   // Parameters and buffers; constants. Their values are within their storages.
@@ -39,7 +44,7 @@ class KINDLING_API Pt2File {
   void write_copy(const std::filesystem::path& path, std::span<const std::string_view> storages) const;
 
  private:
-  Pt2File(ByteSource source, const std::string& place);
+  Pt2File(ByteSource source, const std::string& place, const std::string& program);
   const ZipEntry& entry_of(std::size_t storage) const { return archive_.entries()[storages_[storage]]; }
   void check_format() const;
   std::string text_of(std::string_view name) const;

@@ -353,7 +353,8 @@ void write_onnx(const Pt2File& file, const std::filesystem::path& path,
 }
 
 void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx) {
-  write_onnx(Pt2File(pt2), onnx);
+  const bool has_both = Pt2File(pt2).has_program(Pt2File::kEvaluation);
+  write_onnx(Pt2File(pt2, has_both ? Pt2File::kEvaluation : "model"), onnx);
 }
 
 std::vector<std::string> operators_in_onnx() {

@@ -51,9 +51,10 @@ std::map<std::string, DeclaredWeight> declared_weights(const ExportedProgram& pr
 
 }  // namespace
 
-EvaluationProgram::EvaluationProgram(const std::filesystem::path& path, const Pt2File& training,
-                                     std::size_t num_inputs, const std::string& training_file)
-    : file_(path), runner_(file_.program()) {
+EvaluationProgram::EvaluationProgram(const std::filesystem::path& path, const std::string& name,
+                                     const Pt2File& training, std::size_t num_inputs,
+                                     const std::string& training_file)
+    : file_(path, name), runner_(file_.program()) {
   if (runner_.is_in_training_mode())
     refuse_evaluation("it was exported in training mode", "a program that was exported after model.eval()");
   if (runner_.num_inputs() != num_inputs)

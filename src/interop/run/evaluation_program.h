@@ -20,9 +20,9 @@ class EvaluationProgram {
  public:
   // Throws CheckpointError for a program that cannot be run, that was exported in training mode, or whose
   // parameters, buffers or `num_inputs` differ from those of the program `training`, which `training_file`
-  // names in messages.
-  EvaluationProgram(const std::filesystem::path& path, const Pt2File& training, std::size_t num_inputs,
-                    const std::string& training_file);
+  // names in messages. `name`: of the program in the file.
+  EvaluationProgram(const std::filesystem::path& path, const std::string& name, const Pt2File& training,
+                    std::size_t num_inputs, const std::string& training_file);
 
   const ExportedProgram& program() const noexcept { return file_.program(); }
 

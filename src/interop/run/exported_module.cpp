@@ -159,10 +159,12 @@ ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::mo
     for (const std::string& layer : program_->runner.layers())
       program_->layers.push_back(layer_in(*this, layer));
   });
-  if (!options_.eval_file.empty())
-    naming_file(options_.eval_file, [&] {
-      program_->evaluation.emplace(options_.eval_file, program_->file, program_->runner.num_inputs(),
-                                   options_.file.string());
+  const bool has_both = options_.eval_file.empty() && program_->file.has_program(Pt2File::kEvaluation);
+  const std::filesystem::path& eval_file = has_both ? options_.file : options_.eval_file;
+  if (!eval_file.empty())
+    naming_file(eval_file, [&] {
+      program_->evaluation.emplace(eval_file, has_both ? Pt2File::kEvaluation : "model", program_->file,
+                                   program_->runner.num_inputs(), options_.file.string());
     });
   if (is_classification_loss(options_.loss)) add_metric("acc", std::make_shared<Accuracy>());
   if (options_.loss == kLossOfEachClass) class_loss_.set_options({.multi_label = true});
@@ -181,8 +183,9 @@ void ExportedModule::train(bool on) {
     log_warning(options_.file.string() + ": " + std::to_string(drawing.size()) +
                 (drawing.size() == 1 ? " operator draws" : " operators draw") +
                 " random numbers in evaluation, too (in " + layer_list(drawing) +
-                "): validation, test and predictions are random; to evaluate the model as in Python, export "
-                "it a second time after model.eval(), and give that file as eval_file");
+                "): validation, test and predictions are random; to evaluate the model as in Python, write "
+                "the file with kindling.export() of the Python package, or export the model a second time "
+                "after model.eval() and give that file as eval_file");
   if (!on || std::exchange(program_->has_warned, true)) return;
   if (is_of_evaluation)
     log_warning(options_.file.string() +

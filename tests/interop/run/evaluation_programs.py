@@ -1,7 +1,8 @@
 """python evaluation_programs.py FOLDER: exports models whose forward pass modifies buffers or draws noise in training mode, as
-NAME.pt2 in training mode and as NAME.eval.pt2 after eval(). Trains them eagerly with an evaluation after every step; NAME.pt has
+NAME.pt2 in training mode, as NAME.eval.pt2 after eval(), and as NAME.both.pt2 with both programs (kindling.export()). Trains them eagerly with an evaluation after every step; NAME.pt has
 the data, the outputs of these evaluations, and the final state."""
 
+import importlib.util
 import pathlib
 import sys
 import warnings
@@ -11,6 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 
 warnings.filterwarnings("ignore")
+sys.dont_write_bytecode = True  # next to sources
+PACKAGE = pathlib.Path(__file__).resolve().parents[3] / "python/kindling"
 STEPS = 4
 
 
@@ -128,8 +131,16 @@ class Noise(nn.Module):
 MODELS = {"noise": Noise, "counter": Counter, "average": Average, "views": Views, "codes": Codes, "spectral": Spectral}
 
 
+def export_of_package():
+    spec = importlib.util.spec_from_file_location("export_of_kindling", PACKAGE / "_export.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.export
+
+
 def main(folder):
     folder = pathlib.Path(folder)
+    export = export_of_package()
     torch.set_num_threads(1)
     batch = torch.export.Dim("batch", min=1)
     for name, make in MODELS.items():
@@ -141,6 +152,7 @@ def main(folder):
             torch.export.save(program.run_decompositions({}), folder / "decomposed.pt2")
         evaluated = torch.export.export(model.eval(), (torch.randn(8, 3),), dynamic_shapes=({0: batch},))
         torch.export.save(evaluated, folder / f"{name}.eval.pt2")
+        export(model, torch.randn(8, 3), folder / f"{name}.both.pt2")
         x, y = torch.randn(STEPS, 8, 3), torch.randint(2, (STEPS, 8))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         outputs = []
@@ -161,4 +173,5 @@ def main(folder):
     torch.export.save(wide, folder / "wide.eval.pt2")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -165,6 +165,35 @@ TEST_F(EvaluationFile, EvaluatesAsPythonDoesAfterEval) {
   }
 }
 
+// kindling.export() in Python.
+TEST(ExportOfPackage, WritesBothProgramsAndWarnsOfLostDerivatives) {
+  if (python_with_torch().empty()) GTEST_SKIP() << "no Python with PyTorch is here to export models";
+  const Scratch scratch;
+  EXPECT_EQ(said_by_script(scratch, "export_of_package.py " + scratch.folder().string()), "");
+}
+
+TEST_F(EvaluationFile, IsNotNeededForAFileWithBothPrograms) {
+  for (const std::string name : {"noise", "counter", "average", "views", "codes", "spectral"}) {
+    const auto both = model(name + ".both"), expected = model(name, name + ".eval.pt2");
+    const StateDict python = pythons(name);
+    const at::Tensor x = (*python.find("x"))[0], y = (*python.find("y"))[0];
+    for (const auto& each : {both, expected}) {
+      Sgd optimizer(ParameterGroups(*each), {.lr = 0.1});
+      at::manual_seed(7);
+      train_on(x, y, *each, optimizer);
+      each->eval();
+    }
+    EXPECT_TRUE(at::equal(both->forward(x), expected->forward(x))) << name;
+    if (name == "views") continue;  // depends on a buffer that is not persistent, so that no file has it
+    both->save(file("saved.both.pt2"));
+    const auto again = model("saved.both");
+    again->eval();
+    EXPECT_TRUE(at::equal(again->forward(x), expected->forward(x))) << name;
+    convert_to_onnx(file("saved.both.pt2"), file("both.onnx"));  // would refuse the training program
+    EXPECT_GT(std::filesystem::file_size(file("both.onnx")), 0U);
+  }
+}
+
 TEST_F(EvaluationFile, IsUsedInEveryEvaluationOfATrainer) {
   const auto noisy = model("noise"), quiet = model("noise", "noise.eval.pt2");
   BatchesOfPython data(pythons("noise"));
@@ -231,8 +260,9 @@ TEST_F(EvaluationFile, IsAskedForWhereAProgramDrawsRandomNumbers) {
       said_by(model("noise")),
       file("noise.pt2").string() +
           ": 2 operators draw random numbers in evaluation, too (in blocks.0, blocks.1): validation, test "
-          "and predictions are random; to evaluate the model as in Python, export it a second time after "
-          "model.eval(), and give that file as eval_file");
+          "and predictions are random; to evaluate the model as in Python, write the file with "
+          "kindling.export() of the Python package, or export the model a second time after "
+          "model.eval() and give that file as eval_file");
   EXPECT_EQ(said_by(model("noise", "noise.eval.pt2")), "");
   EXPECT_EQ(said_by(model("counter")), "") << "dropout is off in evaluation";
 }

@@ -1,0 +1,140 @@
+"""python export_of_package.py FOLDER: checks kindling.export() of the Python package; silent if all is as expected."""
+
+import pathlib
+import sys
+import warnings
+
+import torch
+from torch import nn
+from torch.export.pt2_archive._package import load_pt2
+
+sys.dont_write_bytecode = True  # next to sources
+from evaluation_programs import Block, export_of_package
+
+warnings.filterwarnings("ignore", module="torch")
+FOLDER = pathlib.Path(sys.argv[1])
+export = export_of_package()
+
+
+class Reversal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+class Lossy(nn.Linear):
+    def forward(self, x):
+        x = Reversal.apply(super().forward(x))
+        x.register_hook(double)
+        return x
+
+
+class Changing(nn.Linear):
+    """Replaces its weight when the mode changes."""
+
+    def train(self, mode=True):
+        if not mode:
+            self.weight = nn.Parameter(torch.zeros(4, 3))
+        return super().train(mode)
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, scale, table):
+        return self.linear(x) * scale + table.sum(0)
+
+
+def double(gradient):
+    return 2 * gradient
+
+
+def expect(condition, *found):
+    if not condition:
+        raise AssertionError(found)
+
+
+def error_of(model, example, path="error.pt2"):
+    try:
+        export(model, example, FOLDER / path)
+    except ValueError as error:
+        return str(error)
+    return "none"
+
+
+def warnings_of(model, example):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        export(model, example, FOLDER / "warned.pt2")
+    return [str(warning.message) for warning in found if "the program does not contain" in str(warning.message)]
+
+
+def check_both_programs():
+    """Both have the weights of the model, once in the file, and the batch may have any size."""
+    model = nn.Sequential(nn.Linear(3, 64, bias=False), nn.Linear(64, 4), Block(), nn.BatchNorm1d(4)).eval()
+    model[2].train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    export(model, torch.randn(8, 3), FOLDER / "both.pt2")
+    expect([module.training for module in model] == [False, False, True, False])
+    expect(all(torch.equal(before[name], value) for name, value in model.state_dict().items()))
+    export(model, torch.randn(8, 3), str(FOLDER / "text.pt2"))
+    programs = load_pt2(str(FOLDER / "both.pt2")).exported_programs
+    expect(list(programs) == ["model", "evaluation"], list(programs))
+    for samples in (1, 5):
+        x = torch.randn(samples, 3)
+        expect(torch.equal(programs["evaluation"].module()(x), model.eval()(x)))
+    targets = [str(node.target) for node in torch.export.load(FOLDER / "both.pt2").graph.nodes]
+    expect("aten.bernoulli_.float" in targets, targets)
+    one = torch.export.export(model.eval(), (torch.randn(8, 3),))
+    torch.export.save(one, FOLDER / "one.pt2")
+    values = sum(value.nbytes for value in model.state_dict().values())
+    expect(programs["model"].state_dict["0.weight"].equal(model[0].weight))
+    archive = torch._C.PyTorchFileReader(str(FOLDER / "both.pt2"))
+    stored = sum(len(archive.get_record(name)) for name in archive.get_all_records() if name.startswith("data/weights/weight_"))
+    expect(stored == values, stored, values)
+
+
+def check_inputs():
+    model = TwoInputs()
+    export(model, (torch.randn(8, 4), torch.randn(8, 1), torch.randn(3, 4)), FOLDER / "inputs.pt2")
+    export(model, {"scale": torch.randn(8, 1), "x": torch.randn(8, 4), "table": torch.randn(3, 4)}, FOLDER / "named.pt2")
+    inputs = (torch.randn(2, 4), torch.randn(2, 1), torch.randn(3, 4))
+    for name in ("inputs", "named"):
+        program = torch.export.load(FOLDER / f"{name}.pt2").module()
+        given = (inputs, {}) if name == "inputs" else ((), dict(zip(("x", "scale", "table"), inputs)))
+        expect(torch.equal(program(*given[0], **given[1]), model(*inputs)))
+    expect("found 1 sample, wanted at least 2" in error_of(model, torch.randn(1, 4)))
+    expect("found no tensor" in error_of(model, 3))
+    expect("ends in .pt2" in error_of(model, torch.randn(4, 4), "error.pth"))
+
+
+def check_state():
+    text = error_of(nn.Sequential(nn.Linear(3, 3), Changing(3, 5, bias=False)), torch.randn(8, 3))
+    expect("'1.weight' is torch.float32 [5, 3] after model.train() and torch.float32 [4, 3] after model.eval()" in text, text)
+
+
+def check_warnings():
+    plain = nn.Sequential(nn.Linear(3, 4), Block())
+    plain.register_forward_hook(lambda module, inputs, output: output * 2)  # part of the program
+    expect(warnings_of(plain, torch.randn(8, 3)) == [], warnings_of(plain, torch.randn(8, 3)))
+    apply, register_hook = torch.autograd.Function.apply, torch.Tensor.register_hook
+    model = nn.Sequential(Lossy(3, 4), nn.Linear(4, 4))
+    model[1].register_full_backward_hook(lambda *_: None)
+    model[1].bias.register_hook(double)
+    text = warnings_of(model, torch.randn(8, 3))
+    expect(len(text) == 1, text)
+    for lost in ("the backward hook of 1", "the hook of the parameter 1.bias", "the autograd function Reversal", "the hook double on a tensor"):
+        expect(lost in text[0], lost, text)
+    expect(torch.autograd.Function.apply == apply and torch.Tensor.register_hook == register_hook)
+
+
+check_both_programs()
+check_inputs()
+check_state()
+check_warnings()
