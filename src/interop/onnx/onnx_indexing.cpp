@@ -53,19 +53,7 @@ void index(OnnxCall& call) {
                                     {{"axis", found.dims[0]}}));
   if (found.names.empty() || found.dims.back() + 1 != static_cast<std::int64_t>(found.dims.size()))
     call.refuse("it has several indices, and they are not for the first dimensions");
-  // Indices of one shape are stacked in a last dimension.
-  std::string zeros;
-  for (const std::string& name : found.names) {
-    const std::string none = call.add("Mul", {call.typed_value(name, at::kLong), call.scalar(0, at::kLong)});
-    zeros = zeros.empty() ? none : call.add("Add", {zeros, none});
-  }
-  std::vector<std::string> columns;
-  const std::string last = call.int64s({-1});
-  for (const std::string& name : found.names)
-    columns.push_back(
-        call.add("Unsqueeze", {call.add("Add", {call.typed_value(name, at::kLong), zeros}), last}));
-  const std::string together = call.add("Concat", columns, {{"axis", -1}});
-  call.set_result(call.add("GatherND", {call.tensor("self"), together}));
+  call.set_result(call.add("GatherND", {call.tensor("self"), stacked_indices(call, found.names)}));
 }
 
 void one_hot(OnnxCall& call) {
@@ -106,6 +94,20 @@ OnnxMapping triangle(bool is_upper) {
 }
 
 }  // namespace
+
+std::string stacked_indices(OnnxCall& call, const std::vector<std::string>& names) {
+  std::string zeros;
+  for (const std::string& name : names) {
+    const std::string none = call.add("Mul", {call.typed_value(name, at::kLong), call.scalar(0, at::kLong)});
+    zeros = zeros.empty() ? none : call.add("Add", {zeros, none});
+  }
+  std::vector<std::string> columns;
+  const std::string last = call.int64s({-1});
+  for (const std::string& name : names)
+    columns.push_back(
+        call.add("Unsqueeze", {call.add("Add", {call.typed_value(name, at::kLong), zeros}), last}));
+  return call.add("Concat", columns, {{"axis", -1}});
+}
 
 OnnxMappings onnx_indexing() {
   return {{"embedding", &embedding}, {"index_select", &index_select}, {"gather", &gather},

@@ -20,6 +20,9 @@ OnnxMappings onnx_pointwise();
 OnnxMappings onnx_shapes();
 OnnxMappings onnx_pieces();
 OnnxMappings onnx_indexing();
+OnnxMappings onnx_scatters();
+OnnxMappings onnx_order();
+OnnxMappings onnx_windows();
 OnnxMappings onnx_creation();
 OnnxMappings onnx_products();
 OnnxMappings onnx_convolutions();
@@ -31,5 +34,9 @@ OnnxMappings onnx_recurrent();
 OnnxMappings onnx_numbers();  // functions of numbers, by their whole targets: "_operator.mul"
 
 const std::map<std::string, OnnxMapping>& onnx_mappings();  // all of them
+
+// Returns indices, given by the program's names, broadcast to one shape and stacked in a last dimension, as
+// GatherND and ScatterND take them.
+std::string stacked_indices(OnnxCall& call, const std::vector<std::string>& names);
 
 }  // namespace kindling

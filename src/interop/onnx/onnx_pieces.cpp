@@ -48,6 +48,38 @@ void split(OnnxCall& call) {
       call.graph().add_all("Split", {call.tensor("self"), call.vector_of(lengths)}, {{"axis", dim}}, count));
 }
 
+// Before, between and after these indices.
+void split_at(OnnxCall& call) {
+  const std::int64_t dim = call.dim("dim", call.rank("self"));
+  std::vector<std::int64_t> bounds = call.integers("indices");
+  bounds.insert(bounds.begin(), 0);
+  bounds.push_back(std::numeric_limits<std::int64_t>::max());
+  std::vector<std::string> pieces;
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i)
+    pieces.push_back(call.add("Slice", {call.tensor("self"), call.int64s({bounds[i]}),
+                                        call.int64s({bounds[i + 1]}), call.int64s({dim})}));
+  call.set_list_result(pieces);
+}
+
+// Stacks tensors after they have got at least `rank` dimensions: the new ones come first, or last for
+// columns.
+OnnxMapping stack_along(std::int64_t rank, bool makes_columns) {
+  return [=](OnnxCall& call) {
+    std::vector<std::string> parts;
+    std::int64_t dim = makes_columns ? 1 : 0;
+    for (const std::string& name : call.names("tensors")) {
+      const auto own = static_cast<std::int64_t>(call.value_meta(name).sizes.size());
+      if (rank == 1 && own > 1) dim = 1;
+      std::string part = call.typed_value(name, call.result_type());
+      std::vector<std::int64_t> added;
+      for (std::int64_t i = own; i < rank; ++i) added.push_back(makes_columns ? i : i - own);
+      if (!added.empty()) part = call.add("Unsqueeze", {part, call.int64s(added)});
+      parts.push_back(std::move(part));
+    }
+    call.set_result(call.add("Concat", parts, {{"axis", dim}}));
+  };
+}
+
 void unbind(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
   const std::size_t count = call.num_list_results();
@@ -138,6 +170,10 @@ OnnxMappings onnx_pieces() {
           {"unsafe_split.Tensor", &split},
           {"chunk", &split},
           {"tensor_split.sections", &split},
+          {"tensor_split.indices", &split_at},
+          {"hstack", stack_along(1, false)},
+          {"vstack", stack_along(2, false)},
+          {"column_stack", stack_along(2, true)},
           {"unbind.int", &unbind},
           {"select.int", &select},
           {"slice.Tensor", &slice},

@@ -2,8 +2,11 @@
 #include <ATen/ops/result_type.h>
 
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "interop/onnx/onnx_operators.h"
 
@@ -98,7 +101,6 @@ const std::vector<PointwiseRow>& pointwise_rows() {
 
       {.operators = {"exp"}, .type = "Exp"},
       {.operators = {"log"}, .type = "Log"},
-      {.operators = {"log2"}, .type = "Log", .factor = 1 / std::numbers::ln2},
       {.operators = {"log10"}, .type = "Log", .factor = 1 / std::numbers::ln10},
       {.operators = {"sqrt"}, .type = "Sqrt"},
       {.operators = {"abs"}, .type = "Abs"},
@@ -241,21 +243,24 @@ void log_sigmoid(OnnxCall& call) {
 void threshold(OnnxCall& call) {
   const std::string x = self_of(call);
   const at::ScalarType type = call.result_type();
-  const std::string is_over = call.add("Greater", {x, call.scalar(call.real("threshold"), type)});
-  call.set_result(call.add("Where", {is_over, x, call.scalar(call.real("value"), type)}));
+  const std::string is_low = call.add("LessOrEqual", {x, call.scalar(call.real("threshold"), type)});
+  call.set_result(call.add("Where", {is_low, call.scalar(call.real("value"), type), x}));  // NaN stays
 }
 
+// ONNX's Shrink makes NaN 0.
 void softshrink(OnnxCall& call) {
-  const double lambda = call.real("lambd");
-  call.set_result(call.add("Shrink", {self_of(call)}, {{"lambd", lambda}, {"bias", lambda}}));
+  const at::ScalarType type = call.result_type();
+  const std::string x = self_of(call), lambda = call.scalar(call.real("lambd"), type),
+                    inner = call.add("Clip", {x, call.add("Neg", {lambda}), lambda});
+  call.set_result(call.add("Sub", {x, inner}));
 }
 
 void hardshrink(OnnxCall& call) {
   const std::string x = self_of(call);
   const at::ScalarType type = call.result_type();
-  const std::string is_over =
-      call.add("Greater", {call.add("Abs", {x}), call.scalar(call.real("lambd"), type)});
-  call.set_result(call.add("Where", {is_over, x, call.scalar(0, type)}));
+  const std::string is_small =
+      call.add("LessOrEqual", {call.add("Abs", {x}), call.scalar(call.real("lambd"), type)});
+  call.set_result(call.add("Where", {is_small, call.scalar(0, type), x}));  // NaN stays
 }
 
 void glu(OnnxCall& call) {
@@ -286,9 +291,33 @@ void subtract_from_tensors(OnnxCall& call) {
   call.set_result(call.add("Sub", {other_of(call), scaled_tensors(call, self_of(call), "alpha")}));
 }
 
+// The exact rest of a floating-point division, which has the sign of the dividend, and whether that is not
+// the sign of the divisor.
+std::pair<std::string, std::string> rest_of_division(OnnxCall& call, const std::string& a,
+                                                     const std::string& b, at::ScalarType type) {
+  const std::string zero = call.scalar(0, type), rest = call.add("Mod", {a, b}, {{"fmod", 1}});
+  const std::string has_other_sign =
+      call.add("Xor", {call.add("Less", {rest, zero}), call.add("Less", {b, zero})});
+  const std::string is_zero = call.add("Equal", {rest, zero});
+  return {rest, call.add("And", {call.add("Not", {is_zero}), has_other_sign})};
+}
+
+// As PyTorch computes it, from the exact rest: 1 // 0.1 is 9.
+std::string floor_divided_floats(OnnxCall& call, const std::string& a, const std::string& b,
+                                 at::ScalarType type) {
+  const auto [rest, is_below] = rest_of_division(call, a, b, type);
+  const std::string exact = call.add("Div", {call.add("Sub", {a, rest}), b}),
+                    quotient = call.add("Sub", {exact, call.cast(is_below, at::kBool, type)}),
+                    whole = call.add("Floor", {quotient});
+  const std::string is_far =
+      call.add("Greater", {call.add("Sub", {quotient, whole}), call.scalar(0.5, type)});
+  return call.add("Where", {call.add("Equal", {b, call.scalar(0, type)}), call.add("Div", {a, b}),
+                            call.add("Add", {whole, call.cast(is_far, at::kBool, type)})});
+}
+
 // Towards minus infinity; ONNX's Mod has the sign of the divisor, as PyTorch's remainder.
 std::string floor_divided(OnnxCall& call, const std::string& a, const std::string& b, at::ScalarType type) {
-  if (at::isFloatingType(type)) return call.add("Floor", {call.add("Div", {a, b})});
+  if (at::isFloatingType(type)) return floor_divided_floats(call, a, b, type);
   return call.add("Div", {call.add("Sub", {a, call.add("Mod", {a, b})}), b});
 }
 
@@ -312,7 +341,8 @@ void floor_divide_tensors(OnnxCall& call) {
 void remainder_tensors(OnnxCall& call) {
   const std::string a = self_of(call), b = other_of(call);
   if (!at::isFloatingType(call.result_type())) return call.set_result(call.add("Mod", {a, b}));
-  call.set_result(call.add("Sub", {a, call.add("Mul", {call.add("Floor", {call.add("Div", {a, b})}), b})}));
+  const auto [rest, is_below] = rest_of_division(call, a, b, call.result_type());
+  call.set_result(call.add("Where", {is_below, call.add("Add", {rest, b}), rest}));
 }
 
 void fmod_tensors(OnnxCall& call) {
@@ -336,12 +366,84 @@ void rsqrt_tensors(OnnxCall& call) {
   call.set_result(call.add("Reciprocal", {call.add("Sqrt", {self_of(call)})}));
 }
 
+// log(1 + x) with the digits of small x: log(u) x / (u - 1) for the rounded u = 1 + x (Kahan).
 void log1p_tensors(OnnxCall& call) {
-  call.set_result(call.add("Log", {call.add("Add", {self_of(call), call.scalar(1, call.result_type())})}));
+  const at::ScalarType type = call.result_type();
+  const std::string x = self_of(call), one = call.scalar(1, type), u = call.add("Add", {x, one}),
+                    log = call.add("Log", {u}), difference = call.add("Sub", {u, one}),
+                    exact = call.add("Mul", {log, call.add("Div", {x, difference})});
+  const std::string is_small = call.add("Equal", {u, one}), is_infinite = call.add("IsInf", {u});
+  call.set_result(call.add("Where", {is_small, x, call.add("Where", {is_infinite, log, exact})}));
 }
 
+// exp(x) - 1 with the digits of small x: (u - 1) x / log(u) for the rounded u = exp(x) (Kahan).
 void expm1_tensors(OnnxCall& call) {
-  call.set_result(call.add("Sub", {call.add("Exp", {self_of(call)}), call.scalar(1, call.result_type())}));
+  const at::ScalarType type = call.result_type();
+  const std::string x = self_of(call), one = call.scalar(1, type), u = call.add("Exp", {x}),
+                    difference = call.add("Sub", {u, one}),
+                    exact = call.add("Mul", {difference, call.add("Div", {x, call.add("Log", {u})})});
+  const std::string is_far = call.add("Greater", {call.add("Abs", {x}), call.scalar(1, type)});
+  call.set_result(
+      call.add("Where", {call.add("Equal", {u, one}), x, call.add("Where", {is_far, difference, exact})}));
+}
+
+// Exact for powers of two, as PyTorch's.
+void log2_tensors(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string x = self_of(call), log = times(call, call.add("Log", {x}), 1 / std::numbers::ln2),
+                    whole = call.add("Round", {log}),
+                    is_power = call.add("Equal", {call.add("Pow", {call.scalar(2, type), whole}), x});
+  call.set_result(call.add("Where", {is_power, whole, log}));
+}
+
+// log(exp(a) + exp(b)); the larger one for infinite numbers.
+void logaddexp_tensors(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string a = self_of(call), b = other_of(call), larger = call.add("Max", {a, b}),
+                    apart = call.add("Neg", {call.add("Abs", {call.add("Sub", {a, b})})}),
+                    sum = call.add("Add", {larger, call.add("Softplus", {apart})});
+  const std::string is_infinite = call.add(
+      "Equal", {call.add("Abs", {larger}), call.scalar(std::numeric_limits<double>::infinity(), type)});
+  call.set_result(call.add("Where", {is_infinite, larger, sum}));
+}
+
+// sqrt(a² + b²) without overflow.
+void hypot_tensors(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string a = call.add("Abs", {self_of(call)}), b = call.add("Abs", {other_of(call)}),
+                    larger = call.add("Max", {a, b}),
+                    ratio = call.add("Div", {call.add("Min", {a, b}), larger}),
+                    root = call.add(
+                        "Sqrt", {call.add("Add", {call.scalar(1, type), call.add("Mul", {ratio, ratio})})});
+  const std::string is_zero = call.add("Equal", {larger, call.scalar(0, type)});
+  const std::string is_infinite = call.add("IsInf", {larger});
+  call.set_result(
+      call.add("Where", {call.add("Or", {is_zero, is_infinite}), larger, call.add("Mul", {larger, root})}));
+}
+
+void fraction_of_tensors(OnnxCall& call) {
+  const std::string x = self_of(call);
+  call.set_result(call.add("Sub", {x, truncated(call, x)}));
+}
+
+// Absent numbers: 0 for NaN, the largest numbers of the type for infinity.
+void nan_to_num(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string x = self_of(call);
+  if (!at::isFloatingType(type)) return call.set_result(call.add("Identity", {x}));
+  const double largest = type == at::kDouble ? std::numeric_limits<double>::max()
+                         : type == at::kHalf ? 65504
+                                             : static_cast<double>(std::numeric_limits<float>::max());
+  if (type == at::kBFloat16) call.refuse("it is of bfloat16");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto number = [&](const char* name, double otherwise) {
+    return call.scalar(call.has(name) ? call.real(name) : otherwise, type);
+  };
+  std::string result = call.add("Where", {call.add("IsNaN", {x}), number("nan", 0), x});
+  result = call.add(
+      "Where", {call.add("Equal", {x, call.scalar(kInfinity, type)}), number("posinf", largest), result});
+  call.set_result(call.add(
+      "Where", {call.add("Equal", {x, call.scalar(-kInfinity, type)}), number("neginf", -largest), result}));
 }
 
 void exp2_tensors(OnnxCall& call) {
@@ -418,6 +520,11 @@ OnnxMappings onnx_pointwise() {
                         {"hardshrink", &hardshrink},
                         {"glu", &glu},
                         {"log1p", &log1p_tensors},
+                        {"log2", &log2_tensors},
+                        {"logaddexp", &logaddexp_tensors},
+                        {"hypot", &hypot_tensors},
+                        {"frac", &fraction_of_tensors},
+                        {"nan_to_num", &nan_to_num},
                         {"expm1", &expm1_tensors},
                         {"exp2", &exp2_tensors},
                         {"erfc", &erfc_tensors},

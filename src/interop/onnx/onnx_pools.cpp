@@ -155,6 +155,14 @@ void upsample_nearest(OnnxCall& call) {
                            {"nearest_mode", std::string("floor")}}));
 }
 
+// The nearest of the pixels' centers.
+void upsample_nearest_exact(OnnxCall& call) {
+  call.set_result(resized(call, call.tensor("input"), call.rank("input"),
+                          {{"mode", std::string("nearest")},
+                           {"coordinate_transformation_mode", std::string("half_pixel")},
+                           {"nearest_mode", std::string("round_prefer_ceil")}}));
+}
+
 // The overloads without "vec" have the argument "self" instead of "input". `antialias`: windows grow with the
 // ratio of the sizes, as in PIL.
 OnnxMapping upsample(const char* mode, bool antialias = false) {
@@ -192,6 +200,7 @@ OnnxMappings onnx_pools() {
     mappings.emplace_back("adaptive_avg_pool" + end, adaptive_pool(dims, true));
     mappings.emplace_back("adaptive_max_pool" + end, adaptive_pool(dims, false));
     mappings.emplace_back("upsample_nearest" + end + ".vec", &upsample_nearest);
+    mappings.emplace_back("_upsample_nearest_exact" + end + ".vec", &upsample_nearest_exact);
   }
   return mappings;
 }

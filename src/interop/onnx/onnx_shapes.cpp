@@ -13,7 +13,7 @@ void dropout(OnnxCall& call) {
   if (call.flag("train") && call.real("p") > 0)
     call.refuse("dropout in training mode draws random numbers", "a program in evaluation mode",
                 "export the model in evaluation mode: model.eval() in Python");
-  call.set_result_to_argument("input");
+  call.set_result_to_argument(call.has("input") ? "input" : "self");  // in-place operators have a self
 }
 
 // The requested sizes; -1 is inferred.

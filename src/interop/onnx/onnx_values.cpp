@@ -28,7 +28,10 @@ std::string OnnxValues::tensor(const std::string& name) {
   Value& value = found_in(tensors_, name);
   if (!value.name.empty()) return value.name;
   std::string& known = known_[value.constant.unsafeGetTensorImpl()];
-  if (known.empty()) known = graph_.constant(value.constant, value.wanted_name);
+  if (known.empty()) {
+    known = graph_.constant(value.constant, value.wanted_name);
+    kept_.push_back(value.constant);
+  }
   return value.name = known;
 }
 
@@ -37,6 +40,11 @@ std::string OnnxValues::number(const std::string& name) const { return found_in(
 const at::Tensor* OnnxValues::constant(const std::string& name) const {
   const Value& value = found_in(tensors_, name);
   return value.constant.defined() ? &value.constant : nullptr;
+}
+
+bool OnnxValues::is_in_graph(const std::string& name) const {
+  const Value& value = found_in(tensors_, name);
+  return !value.name.empty() || known_.contains(value.constant.unsafeGetTensorImpl());
 }
 
 const ProgramTensor& OnnxValues::meta(const std::string& name) const {

@@ -46,6 +46,7 @@ class OnnxValues {
   std::string tensor(const std::string& name);
   std::string number(const std::string& name) const;          // [1], of int64, double or bool
   const at::Tensor* constant(const std::string& name) const;  // nullptr: it depends on inputs
+  bool is_in_graph(const std::string& name) const;            // or, for a constant, its tensor is
   const ProgramTensor& meta(const std::string& name) const;
   bool is_used(const std::string& name) const { return last_uses_.contains(name); }
 
@@ -62,6 +63,7 @@ class OnnxValues {
   std::map<std::string, Value> tensors_;
   std::map<std::string, std::string> numbers_;
   std::map<const void*, std::string> known_;  // constants in the graph: tied weights are one
+  std::vector<at::Tensor> kept_;              // these constants, so that no other tensor gets their address
 };
 
 // Which values of a program share memory, as far as that is known without running it: writes through one of

@@ -46,7 +46,8 @@ class OnnxProgram {
   void add_inputs(const ProgramWeights& weights);
   void add_call(std::size_t number);
   void add_operator(std::size_t number, const std::string& name, const c10::FunctionSchema& schema);
-  bool fold_constants(const ProgramNode& node, const c10::FunctionSchema& schema);
+  bool fold_constants(std::size_t number, const c10::FunctionSchema& schema);
+  bool can_change(std::size_t number, const std::string& written) const;
   void check_write(std::size_t number, const std::string& written) const;
   void add_outputs();
 
@@ -222,7 +223,7 @@ void OnnxProgram::add_call(std::size_t number) {
         {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
     if (!handle) refuse_operator_in_onnx(node, name);
     const bool draws = handle->hasTag(at::Tag::nondeterministic_seeded);
-    if (draws || !fold_constants(node, handle->schema())) add_operator(number, name, handle->schema());
+    if (draws || !fold_constants(number, handle->schema())) add_operator(number, name, handle->schema());
     memory_.note(node, handle->schema());
   } catch (const CheckpointError& error) {
     ErrorParts parts = error.parts();
@@ -237,19 +238,21 @@ void OnnxProgram::add_operator(std::size_t number, const std::string& name,
   auto mapping = onnx_mappings().find(name);
   if (mapping == onnx_mappings().end()) mapping = onnx_mappings().find(without_underscore(name));
   if (mapping == onnx_mappings().end()) refuse_operator_in_onnx(node, name);
-  const std::string* const written = written_tensor(node, schema);
-  if (written != nullptr) check_write(number, *written);
   OnnxCall call(node, &schema, values_, graph_);
   mapping->second(call);
-  if (written == nullptr || call.first_result().empty()) return;
+  const std::string* const written = written_tensor(node, schema);
+  if (written == nullptr || call.first_result().empty()) return;  // such as dropout in evaluation mode
+  check_write(number, *written);
   for (const std::string& same : memory_.same_as(*written)) values_.set(same, call.first_result());
 }
 
 // Evaluates a call at export time if all operands are constants, unless its result is large and larger than
 // the operands.
-bool OnnxProgram::fold_constants(const ProgramNode& node, const c10::FunctionSchema& schema) {
+bool OnnxProgram::fold_constants(std::size_t number, const c10::FunctionSchema& schema) {
   constexpr std::int64_t kAlwaysSmall = 1 << 16;
-  if (written_tensor(node, schema) != nullptr) return false;
+  const ProgramNode& node = program_.nodes[number];
+  const std::string* const written = written_tensor(node, schema);
+  if (written != nullptr && !can_change(number, *written)) return false;
   if (!listed_operators().contains(schema.name().substr(std::string_view("aten::").size()))) return false;
   std::int64_t given = kAlwaysSmall, made = 0;
   ProgramNames names{ProgramDevice{}};
@@ -282,6 +285,24 @@ bool OnnxProgram::fold_constants(const ProgramNode& node, const c10::FunctionSch
   for (const std::string& name : results)
     values_.set_constant(name, state.values[names.find(name)->number].toTensor());
   return true;
+}
+
+// True if a call may write to a constant at export time, such as a mask that the forward pass fills part by
+// part: its memory is not that of a weight, no part of it is in the graph yet, and later calls use constants
+// only.
+bool OnnxProgram::can_change(std::size_t number, const std::string& written) const {
+  std::vector<std::string> all = memory_.same_as(written);
+  const std::vector<std::string> views = memory_.other_views_of(written);
+  all.insert(all.end(), views.begin(), views.end());
+  for (const ProgramInput& input : program_.inputs)
+    if (const auto* name = std::get_if<TensorName>(&input.argument.value);
+        name != nullptr && std::ranges::find(all, name->name) != all.end())
+      return false;
+  return std::ranges::all_of(all, [&](const std::string& name) {
+    const auto last = last_uses_.find(name);
+    const bool is_used = last != last_uses_.end() && last->second >= number;
+    return !values_.is_in_graph(name) && (!is_used || values_.constant(name) != nullptr);
+  });
 }
 
 // A write through one view of a memory is visible in the others, which a graph of values cannot express.

@@ -154,6 +154,28 @@ class InPlace(nn.Module):
         return row.view(-1, 20) + z + same.new_zeros(20).fill_(3), same * 1
 
 
+class Masked(nn.Module):
+    """Fills constants part by part, as Swin does with its mask, and has dropout in place, also of a view."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.drop = nn.Linear(20, 20), nn.Dropout(0.1, inplace=True)
+
+    def forward(self, x):
+        regions = torch.zeros(1, 4, 5)
+        for number, (rows, columns) in enumerate([(slice(0, 2), slice(0, 3)), (slice(2, 4), slice(0, 3)), (slice(0, 4), slice(3, 5))]):
+            regions[:, rows, columns] = number
+        windows = regions.view(-1, 20)
+        mask = windows.unsqueeze(1) - windows.unsqueeze(2)
+        mask = mask.masked_fill(mask != 0, -100.0).masked_fill(mask == 0, 0.0)
+        places = torch.arange(20).repeat(20, 1)
+        places[1:, 0] = 3
+        places[0:, 2].add_(1)
+        h = self.drop(self.fc(x))
+        flat = F.dropout(h.view(-1), 0.3, self.training, inplace=True)
+        return torch.softmax(h.unsqueeze(1) + mask, -1), h.unsqueeze(1) * places, flat.view(-1, 20) + regions.view(-1)
+
+
 def rows(batch):
     return torch.randn(batch, 20)
 
@@ -205,6 +227,65 @@ def comparisons(_, x):
     some = [torch.where(x > 0, x, 2.0), torch.where(n > 0, n, x), x.masked_fill(x < 0, -3), torch.where(x > 0, 1.0, 0.0).type_as(x), n * 2 + x,
             (x > 0).float() * 2, (x > 0) + 1.5, (n * 7 % 5).to(torch.float32), torch.div(n, 2, rounding_mode="floor") * 1.0, (n // 3) * 0.5]
     return torch.stack(flags, 1), torch.stack(some, 1), n.int()
+
+
+def exactness(_, x):
+    """Where a simple formula would lose digits, or NaN."""
+    small, p = x * 1e-6, x.abs() + 0.5
+    some = [torch.log1p(small) * 1e6, torch.expm1(small) * 1e6, torch.log1p(p), torch.expm1(x), torch.log2(torch.exp2(x.round())).floor(),
+            torch.log2(p), (x.round() * 0.1) // 0.1, x // -0.3, torch.floor_divide(x, p), (x.round() * 0.1) % 0.1, x % -0.7, torch.remainder(x, p),
+            torch.logaddexp(x, x + 3), torch.logaddexp(x * 100, -x * 100), torch.hypot(x * 1e30, p * 1e30) / 1e30, torch.hypot(x, p), torch.frac(x * 3)]
+    odd = torch.where(x > 1, float("nan"), torch.where(x < -1, float("inf"), torch.where(x < -0.5, float("-inf"), x)))
+    with_nan = [F.threshold(odd, 0.1, 20), F.hardshrink(odd), F.softshrink(odd), F.softshrink(x, 0.2)]
+    numbers = [torch.nan_to_num(odd, 1.5, 2, -3), torch.nan_to_num(odd, posinf=1, neginf=2)]
+    return torch.stack(some, 1), torch.stack(with_nan, 1), torch.stack(numbers, 1)
+
+
+def aliases(_, x):
+    p = x.abs() + 0.5
+    some = [x.clip(-1, 1), x.multiply(p), x.subtract(p, alpha=2), x.divide(p), x.true_divide(2), torch.negative(x), torch.absolute(x), torch.fix(x),
+            x.divide(p, rounding_mode="trunc"), torch.arctan(x)]
+    flags = [x.greater(p), x.less_equal(0.5), x.not_equal(1), x.greater_equal(p), x.less(p)]
+    return torch.stack(some, 1), torch.stack(flags, 1)
+
+
+def windows(_, x):
+    y = x.view(-1, 4, 5)
+    some = [x.diff(), x.diff(n=2, dim=1), y.diff(dim=1, prepend=y[:, :1], append=y[:, -1:]), (x > 0).diff(), x.unfold(1, 4, 3), y.unfold(-1, 2, 1),
+            x.unfold(0, 1, 1), torch.cat([x, x]).unfold(0, 2, 2), y.diagonal(dim1=1, dim2=2), y.diagonal(1, -1, 1), y.diagonal(-2, 1, 2),
+            y.repeat_interleave(3, 1), x.repeat_interleave(2, 0), x.repeat_interleave(2), y.repeat_interleave(torch.tensor([1, 0, 2, 3]), 1),
+            torch.hstack([x, x]), torch.vstack([x, x]), torch.column_stack([x[:, 0], x, x[:, 1]]), torch.hstack([x[0], x[0] * 2]),
+            torch.vstack([x[0], x]), *y.tensor_split([1, 3], 1), torch.cdist(y, y[:, :2]), torch.cdist(x, x, p=1.0),
+            torch.cdist(x, x[:1] + 1, p=float("inf"))]
+    return tuple(some)
+
+
+def spatial(_, x):
+    grid = F.affine_grid(x[:, 0, :2, :3], [x.shape[0], 3, 7, 9], align_corners=False)
+    some = [F.unfold(x, 3, padding=1, stride=2), F.unfold(x, (2, 3), dilation=2), F.pixel_unshuffle(x, 4), F.interpolate(x, size=(7, 9), mode="nearest-exact"),
+            F.interpolate(x[:, 0], scale_factor=2, mode="nearest-exact"), grid]
+    some += [F.grid_sample(x, grid, mode, padding, align_corners=corners) for mode in ("bilinear", "nearest", "bicubic")
+             for padding, corners in (("zeros", False), ("border", True), ("reflection", False))]
+    return tuple(some)
+
+
+def order(_, x):
+    y, n = x.view(-1, 4, 5), (x * 3).long()
+    odd = torch.where(x > 1.5, float("nan"), x)
+    some = [*y.sort(2), *y.sort(1, descending=True), *n.sort(dim=1, stable=True), n.argsort(dim=1, stable=True), y.argsort(descending=True), *(x > 0).sort(dim=1, stable=True),
+            y.median(), y.median(1)[0], odd.median(1, keepdim=True)[0]]
+    return tuple(some)
+
+
+def scatters(_, x):
+    y, index = x.view(-1, 4, 5), (x.abs() * 7).long() % 20
+    rows = torch.tensor([2, 0, 2])
+    some = [x.scatter_add(1, index, x), x.scatter(1, index[:, :1], x), x.scatter(1, index, 2.5), torch.zeros_like(x).scatter_reduce(1, index, x, "sum"),
+            x.scatter_reduce(1, index, x * 2, "amax"), x.scatter_reduce(1, index, x, "amin"), x.scatter_reduce(1, index, x, "prod"),
+            y.index_add(1, rows, y[:, :3], alpha=2), y.index_copy(1, rows[:2], y[:, :2] * 2), y.index_put((torch.tensor([0, 0]), rows[:2]), y[:2, 0] * 0 + 3),
+            y.index_put((torch.tensor([0, 0, 0]), rows), torch.ones(5), accumulate=True), x.index_put((x > 0,), torch.tensor(-1.0)),
+            y.index_put((y[:, :, 0] > 0,), torch.tensor(4.0))]
+    return tuple(some)
 
 
 def shapes(_, x):
@@ -331,9 +412,16 @@ MODELS = {
                                                                                     batch_first=True), 2), [sequences]),
     "sizes": (Sizes, [rows]),
     "in_place": (InPlace, [rows]),
+    "masked": (Masked, [rows]),
     "activations": (lambda: Apply(activations), [rows]),
     "arithmetic": (lambda: Apply(arithmetic), [rows]),
     "comparisons": (lambda: Apply(comparisons), [rows]),
+    "exactness": (lambda: Apply(exactness), [rows]),
+    "aliases": (lambda: Apply(aliases), [rows]),
+    "windows": (lambda: Apply(windows), [rows]),
+    "spatial": (lambda: Apply(spatial), [images]),
+    "order": (lambda: Apply(order), [rows]),
+    "scatters": (lambda: Apply(scatters), [rows]),
     "shapes": (lambda: Apply(shapes), [rows]),
     "pieces": (lambda: Apply(pieces), [rows]),
     "products": (lambda: Apply(products, square=torch.randn(5, 5), big=torch.randn(20, 20)), [rows]),
