@@ -225,6 +225,49 @@ TEST_F(Arrays, OfAnotherFileArePredicted) {
   EXPECT_EQ(alone.predict_dataloader()->num_samples(), 2);
 }
 
+TEST_F(Arrays, MayBeSeveralInputs) {
+  const at::Tensor mask = images_.gt(5), weights = at::linspace(0, 1, 10, at::kDouble);
+  const auto file = write("a.safetensors", {{"x", images_}, {"y", classes_}, {"mask", mask}, {"w", weights}});
+  ArrayData data(
+      {.file = file, .more_inputs = {"mask", "w"}, .divisor = 2, .val_fraction = 0.2, .stratify = true},
+      {.batch_size = 4, .shuffle = false});
+  for (const auto& loader : {data.train_dataloader(), data.val_dataloader()})
+    for (const Batch& batch : *loader) {
+      const Batch done = data.on_after_batch_transfer(batch);
+      ASSERT_EQ(done.tensors().size(), 4U);
+      const at::Tensor bytes = (done[0] * 2).to(at::kByte);  // those of a sample are consecutive
+      EXPECT_TRUE(same(done[1], bytes.gt(5)));
+      EXPECT_TRUE(close(done[2], bytes.select(1, 0).select(1, 0).to(at::kFloat) / 36, 1e-6));
+      EXPECT_TRUE(
+          same(done.labels(), bytes.select(1, 0).select(1, 0).to(at::kLong).div(4, "floor").remainder(3)));
+    }
+  data.predict_from(write("new.safetensors", {{"x", images_}, {"mask", mask}, {"w", weights}}));
+  for (const Batch& batch : *data.predict_dataloader()) EXPECT_EQ(batch.tensors().size(), 3U);
+}
+
+TEST_F(Arrays, KeepTheirType) {
+  const auto file = write("a.safetensors", {{"x", images_}, {"y", classes_}, {"mask", images_.gt(5)}});
+  ArrayData bytes({.file = file, .keep_type = true}, {.shuffle = false}),
+      flags({.file = file, .inputs = "mask", .keep_type = true}, {.shuffle = false});
+  EXPECT_TRUE(same(all_of(bytes, bytes.train_dataloader())[0], images_));
+  EXPECT_TRUE(same(all_of(flags, flags.train_dataloader())[0], images_.gt(5)));
+}
+
+TEST_F(Arrays, RefuseSeveralInputsThatDoNotFit) {
+  const auto file =
+      write("a.safetensors", {{"x", images_}, {"y", classes_}, {"few", classes_.narrow(0, 0, 3)}});
+  EXPECT_EQ(refusal({.file = file, .more_inputs = {"few"}}),
+            "a.safetensors, array 'few': it is Long [3]; expected: as many samples as in the other inputs, "
+            "[10, …]");
+  EXPECT_EQ(
+      refusal({.file = file, .more_inputs = {"x"}, .val_inputs = "x", .val_labels = "y"}),
+      "data.more_inputs: it is set, and val_inputs names one array; expected: a part of the samples for "
+      "validation, such as val_fraction");
+  EXPECT_EQ(refusal({.file = file, .keep_type = true, .divisor = 255}),
+            "data.keep_type: it is set, and divisor or normalize, too; expected: one of them: scaled numbers "
+            "are float32");
+}
+
 TEST_F(Arrays, RefuseWhatDoesNotFit) {
   const auto file =
       write("a.safetensors", {{"x", images_}, {"y", classes_}, {"few", classes_.narrow(0, 0, 9)}});

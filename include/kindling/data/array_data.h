@@ -17,7 +17,9 @@ struct ArrayDataOptions {
   std::filesystem::path file{};                        // .npz, .npy, .safetensors or .pt
   std::optional<std::filesystem::path> labels_file{};  // absent: `file`
   std::string inputs = "x", labels = "y";              // names in the files; a .npy file has none
-  std::string val_inputs{}, val_labels{};              // of the validation samples, in the same files
+  std::vector<std::string> more_inputs{};  // names of further inputs, which follow the first one in a batch
+  bool keep_type = false;                  // small numbers do not become float32
+  std::string val_inputs{}, val_labels{};  // of the validation samples, in the same files
   std::string weights{};  // name of an array [samples] by which training samples are drawn, in the same file
   std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation
   double divisor = 1;                                // before `normalize`
@@ -36,6 +38,13 @@ struct ArrayDataOptions {
                       {.doc = "file of the labels; absent: the same file", .example = "\"labels.npy\""}),
       kindling::field("inputs", &ArrayDataOptions::inputs,
                       {.doc = "name of the inputs in the file; a .npy file has no names"}),
+      kindling::field("more_inputs", &ArrayDataOptions::more_inputs,
+                      {.doc = "names of further inputs, in the order in which a model with several inputs "
+                              "takes them; they are not scaled",
+                       .example = "[\"mask\"]"}),
+      kindling::field("keep_type", &ArrayDataOptions::keep_type,
+                      {.doc = "keep booleans, bytes and other numbers of up to 16 bits, for an exported "
+                              "program that takes them; false: they become float32"}),
       kindling::field("labels", &ArrayDataOptions::labels, {.doc = "name of the labels"}),
       kindling::field(
           "val_inputs", &ArrayDataOptions::val_inputs,
@@ -70,13 +79,15 @@ struct ArrayDataOptions {
 };
 
 // Samples from arrays of NumPy (.npz, .npy), safetensors or PyTorch (.pt, a dict of tensors): inputs
-// [samples, …] and labels [samples, …], in memory.
+// [samples, …] and labels [samples, …], in memory. A batch has the inputs, those of `more_inputs`, and the
+// labels.
 //
 // Inputs stay as they are in the file until they are on the device. There they become
 // (x / divisor - mean) / std, computed in float64 and rounded to float32; only x / divisor of types of up to
 // 16 bits, which float32 holds exactly, is computed in float32. Without divisor and normalize, float64
 // becomes float32 when it is read, integers of 32 and 64 bits stay integers, such as tokens, and so do
-// uint16, which are read as int64; booleans, bytes, int16, float16 and bfloat16 become float32. Labels:
+// uint16, which are read as int64; booleans, bytes, int16, float16 and bfloat16 become float32, unless
+// `keep_type` is set. Those of `more_inputs` keep their type, except for float64 and uint16. Labels:
 // integers become int64, and [samples, 1] of them becomes [samples]; floating-point labels become float32,
 // and [samples] of them becomes [samples, 1], as a regressor needs them. Of a .npz file, only the arrays with
 // these names are read.

@@ -77,7 +77,10 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   at::Tensor training_step(const Batch& batch) override;
   void validation_step(const Batch& batch) override;
   void test_step(const Batch& batch) override;
-  // Returns all outputs: a map if the program returns a dictionary.
+  // Returns the first output; with the loss "output" the second one, because the first is the loss. Throws
+  // DataError if there is none.
+  at::Tensor predict_step(const Batch& batch) override;
+  // Returns all outputs, without the loss: a map if the program returns a dictionary.
   Batch predict_outputs(const Batch& batch) override;
 
   // Warns once if the program was exported in evaluation mode, and if it draws random numbers in evaluation.
@@ -97,6 +100,7 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   friend class CompiledPackage;  // runs with its weights
   struct Program;
   std::vector<at::Tensor> inputs_in(const Batch& batch) const;
+  std::vector<at::Tensor> outputs_without_loss(const Batch& batch);
   at::Tensor step(Stage stage, const Batch& batch);  // returns the loss and updates the metrics
   bool is_loss_output() const { return options_.loss == "output"; }
   bool uses_evaluation_program() const;

@@ -15,6 +15,7 @@
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/data/dataset.h"
+#include "kindling/interop/exported_module.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/training/trainer.h"
 #include "nn/class_values.h"
@@ -67,7 +68,8 @@ Request with_config_of_run(Request request, const std::optional<WeightsSource>& 
 enum class Computes { outputs, loss };
 
 // Calls use(trainer, model, data, class_names), unless there is nothing to run. The weights come from
-// --weights or the run, else from model.init_weights; without all of them, throws ConfigError.
+// --weights or the run, else from model.init_weights, else from the program of an exported model; without all
+// of them, throws ConfigError.
 template <class Use>
 int with_weights(const CommandContext& context, Computes computes, Use use) {
   std::optional<WeightsSource> weights = named_weights(context.request);
@@ -77,18 +79,21 @@ int with_weights(const CommandContext& context, Computes computes, Use use) {
   const RunConfig& config = *loaded.config;
   apply(config.process);
   const bool is_named = weights.has_value();
-  if (!is_named && !config.model.init_weights)
+  const auto model = config.make_model();
+  const bool has_own = dynamic_cast<const ExportedModule*>(model.get()) != nullptr;
+  if (!is_named && !config.model.init_weights && !has_own)
     throw ConfigError({.place = request.command,
                        .found = "there are no weights",
                        .wanted = "a run, --weights RUN|FILE, or model.init_weights"});
-  const auto model = config.make_model();
-  const StartWeights start = is_named ? StartWeights{*weights} : load_init_weights(config, *model);
+  const StartWeights start = is_named                    ? StartWeights{*weights}
+                             : config.model.init_weights ? load_init_weights(config, *model)
+                                                         : StartWeights{};
   if (!request.quiet) print_start(start);
   const auto data =
       is_named ? make_data_for(config, start.file, *model, request.evaluation.input) : config.make_data();
   if (is_named)
     load_weights_from(*model, start.file);
-  else if (data->input_transform() && has_transform(start.file))
+  else if (data->input_transform() && !start.file.empty() && has_transform(start.file))
     throw ConfigError(
         {.place = "model.init_weights",
          .found = "the weights belong to a table, whose columns and statistics are in the file",

@@ -223,7 +223,7 @@ std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::fi
 }
 
 std::vector<std::string> trained_class_names(const WeightsSource& weights, DataModule& data) {
-  const std::filesystem::path run = run_with(weights);
+  const std::filesystem::path run = weights.file.empty() ? std::filesystem::path() : run_with(weights);
   std::vector<std::string> now = data.class_names(), trained;
   if (!run.empty()) trained = run_data(run).class_names;
   if (trained.empty()) return now;

@@ -56,6 +56,14 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
       (is_npy(options.file) || (options.labels_file && is_npy(*options.labels_file))))
     refuse("data.val_inputs", "it is set, and a .npy file has one array",
            "a .npz file with the validation samples, or a part of the samples, such as val_fraction");
+  if (!options.more_inputs.empty() && is_npy(options.file))
+    refuse("data.more_inputs", "it is set, and a .npy file has one array", "a .npz file with all inputs");
+  if (!options.more_inputs.empty() && !options.val_inputs.empty())
+    refuse("data.more_inputs", "it is set, and val_inputs names one array",
+           "a part of the samples for validation, such as val_fraction");
+  if (options.keep_type && (options.divisor != 1 || options.normalize))
+    refuse("data.keep_type", "it is set, and divisor or normalize, too",
+           "one of them: scaled numbers are float32");
   if (options.normalize && !((*options.normalize)[1] > 0))
     refuse("data.normalize", "the standard deviation is not positive", "[mean, std] with std > 0");
   if (options.val_inputs.empty() != options.val_labels.empty())
@@ -228,7 +236,7 @@ bool are_alike(const at::Tensor& inputs, const at::Tensor& others) {
 // Returns (inputs / divisor - mean) / std as float32, or integers that are not scaled. Computes in float64,
 // unless it divides numbers of 16 bits or less, which float32 holds exactly.
 at::Tensor scaled(const at::Tensor& inputs, const ArrayDataOptions& options) {
-  const bool is_small = inputs.element_size() < 4;
+  const bool is_small = inputs.element_size() < 4 && !options.keep_type;
   if (!is_scaled(options)) return is_small ? inputs.to(at::kFloat) : inputs;
   if (is_small && !options.normalize)
     return at::div(inputs.is_floating_point() ? inputs.to(at::kFloat) : inputs, options.divisor);
@@ -256,7 +264,24 @@ struct ArrayData::Impl {
     if (input_name == options.inputs) warn_if_coarse(raw, options);
     const at::Tensor y = checked_labels(array_named(labels, label_name, labels_file, label_key), x.size(0),
                                         labels_file, label_name);
-    return {x, y};
+    std::vector<at::Tensor> samples{x};
+    add_more_inputs(inputs, options.file, samples);
+    samples.push_back(y);
+    return samples;
+  }
+
+  void add_more_inputs(const NamedArrays& arrays, const fs::path& file,
+                       std::vector<at::Tensor>& samples) const {
+    ArrayDataOptions unscaled;
+    for (const std::string& name : options.more_inputs) {
+      const at::Tensor more =
+          checked_inputs(array_named(arrays, name, file, "more_inputs"), unscaled, file, name);
+      if (more.size(0) != samples[0].size(0))
+        refuse_array(
+            file, name, more,
+            "as many samples as in the other inputs, [" + std::to_string(samples[0].size(0)) + ", …]");
+      samples.push_back(more);
+    }
   }
 
   SplitIndices split(const std::vector<at::Tensor>& samples, const DataOptions& shared) const {
@@ -268,7 +293,7 @@ struct ArrayData::Impl {
                        .seed = options.seed,
                        .place = "data"};
     if (options.stratify) {
-      const at::Tensor& labels = samples[1];
+      const at::Tensor& labels = samples.back();
       if (!is_integer(labels) || labels.dim() != 1)
         throw ConfigError({.place = "data.stratify",
                            .found = "the labels are " + type_text(labels),
@@ -300,6 +325,7 @@ void ArrayData::prepare_data() {
   const ArrayDataOptions& options = impl_->options;
   if (!impl_->predict_file.empty() && !fs::exists(options.file)) return;  // only predicts another file
   std::set<std::string> names{options.inputs, options.val_inputs, options.weights};
+  names.insert(options.more_inputs.begin(), options.more_inputs.end());
   const std::set<std::string> of_labels{options.labels, options.val_labels};
   if (!options.labels_file) names.insert(of_labels.begin(), of_labels.end());
   const NamedArrays inputs = arrays_in(options.file, "file", names);
@@ -351,14 +377,19 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
     const fs::path& file = impl_->predict_file;
     const std::string& name = impl_->options.inputs;
     prepare();
-    const at::Tensor inputs = checked_inputs(
-        array_named(arrays_in(file, "file", {name}), name, file, "inputs"), impl_->options, file, name);
+    std::set<std::string> names{name};
+    names.insert(impl_->options.more_inputs.begin(), impl_->options.more_inputs.end());
+    const NamedArrays arrays = arrays_in(file, "file", names);
+    const at::Tensor inputs =
+        checked_inputs(array_named(arrays, name, file, "inputs"), impl_->options, file, name);
     if (impl_->sample.defined() && !are_alike(inputs, impl_->sample))
       refuse_array(
           file, name, inputs,
           "samples like the training samples, " + type_text(impl_->sample) + " except for their number");
-    impl_->predict_loader = std::make_shared<DataLoader>(
-        std::make_shared<TensorDataset>(std::vector<at::Tensor>{inputs}), loader_options(/*train=*/false));
+    std::vector<at::Tensor> samples{inputs};
+    impl_->add_more_inputs(arrays, file, samples);
+    impl_->predict_loader = std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(samples)),
+                                                         loader_options(/*train=*/false));
   }
   return impl_->predict_loader;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -80,8 +81,8 @@ struct ProgramList {
 // std::monostate is None. Layouts are always strided.
 struct StridedLayout {};
 struct ProgramArgument {
-  std::variant<std::monostate, TensorName, NumberName, bool, std::int64_t, double, std::string, ProgramType,
-               ProgramMemoryFormat, StridedLayout, ProgramDevice, ProgramList>
+  std::variant<std::monostate, TensorName, NumberName, bool, std::int64_t, double, std::complex<double>,
+               std::string, ProgramType, ProgramMemoryFormat, StridedLayout, ProgramDevice, ProgramList>
       value;
 };
 
@@ -93,10 +94,11 @@ struct ProgramNode {
     bool is_keyword = false;
   };
   std::string target;
-  std::vector<Input> inputs;             // the arguments that differ from the schema's defaults
-  std::vector<ProgramArgument> outputs;  // TensorName, NumberName, a list of tensors, or none
-  std::string layer{};                   // the layer that called it, for messages: "net.1"
-  std::optional<bool> with_gradients{};  // if the forward sets it: false under torch.no_grad()
+  std::vector<Input> inputs;                // the arguments that differ from the schema's defaults
+  std::vector<ProgramArgument> outputs;     // TensorName, NumberName, a list of tensors, or none
+  std::string layer{};                      // the layer that called it, for messages: "net.1"
+  std::optional<bool> with_gradients{};     // if the forward sets it: false under torch.no_grad()
+  std::vector<std::string> autocast_off{};  // the types of devices for which the forward disables autocast
 };
 
 // An argument of the program, in order. All but user inputs are weights.

@@ -1,6 +1,7 @@
 #include "formats/pt2/pt2_arguments.h"
 
 #include <array>
+#include <complex>
 #include <utility>
 
 #include "kindling/base/json.h"
@@ -66,7 +67,7 @@ using Element = ProgramList::Element;
 using Number = NumberName::Kind;
 
 // The kinds of an operator's arguments.
-constexpr std::array<std::pair<std::string_view, Reader>, 20> kArgumentReaders{{
+constexpr std::array<std::pair<std::string_view, Reader>, 21> kArgumentReaders{{
     {"as_none", [](const JsonView&) { return ProgramArgument{}; }},
     {"as_tensor", [](const JsonView& v) { return ProgramArgument{TensorName{v["name"].text()}}; }},
     {"as_tensors",
@@ -87,6 +88,10 @@ constexpr std::array<std::pair<std::string_view, Reader>, 20> kArgumentReaders{{
        return list_of(Element::integers, v, [](const JsonView& item) { return item.integer(); });
      }},
     {"as_float", [](const JsonView& v) { return ProgramArgument{v.number()}; }},
+    {"as_complex",
+     [](const JsonView& v) {
+       return ProgramArgument{std::complex<double>(v["real"].number(), v["imag"].number())};
+     }},
     {"as_floats",
      [](const JsonView& v) {
        return list_of(Element::floats, v, [](const JsonView& item) { return item.number(); });
@@ -132,7 +137,7 @@ ProgramArgument argument_of(const JsonView& value) {
     if (name == kind) return read(given);
   if (kind == "as_graph")
     value.refuse("it is part of control flow or of autocast (cond, while_loop, torch.autocast, …)",
-                 "a program without them; no_grad is supported",
+                 "a program without them; no_grad and autocast that is off are supported",
                  "export a forward whose branches do not depend on tensor values");
   value.refuse("arguments of the kind " + json_string(kind) + " are not supported");
 }

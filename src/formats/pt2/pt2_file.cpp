@@ -21,7 +21,8 @@ namespace {
 
 using Names = std::map<std::string, ProgramArgument>;
 
-constexpr std::string_view kGradientMode = "torch.ops.higher_order.wrap_with_set_grad_enabled";
+constexpr std::string_view kGradientMode = "torch.ops.higher_order.wrap_with_set_grad_enabled",
+                           kAutocast = "torch.ops.higher_order.wrap_with_autocast";
 constexpr std::size_t kMaxDepth = 64;  // of nested subgraphs
 
 // "L__self__,,M;L__self__net_1,net.1,torch.nn.modules.linear.Linear": the innermost layer, "net.1".
@@ -61,12 +62,25 @@ ProgramArgument renamed(const ProgramArgument& argument, const Names& names) {
   return {std::move(items)};
 }
 
+// What a part of the forward sets for its calls.
+struct CallModes {
+  std::optional<bool> with_gradients{};
+  std::vector<std::string> autocast_off{};
+};
+
+// autocast(device type, dtype, enabled, cache, graph, arguments …).
+bool disables_autocast(const JsonView& node) {
+  const auto inputs = node["inputs"].items();
+  return inputs.size() > 4 && inputs[0]["arg"].has("as_string") && inputs[2]["arg"].has("as_bool") &&
+         !inputs[2]["arg"]["as_bool"].boolean();
+}
+
 // The value that a name refers to in a subgraph: itself in the outermost graph, else the value passed to the
 // subgraph, or the name with the subgraph's prefix.
 class GraphReader {
  public:
-  GraphReader(ExportedProgram& program, std::string prefix, std::optional<bool> with_gradients)
-      : program_(program), prefix_(std::move(prefix)), with_gradients_(with_gradients) {}
+  GraphReader(ExportedProgram& program, std::string prefix, CallModes modes)
+      : program_(program), prefix_(std::move(prefix)), modes_(std::move(modes)) {}
 
   Names names{};
 
@@ -78,7 +92,9 @@ class GraphReader {
       if (is_local(name)) program_.numbers.emplace(prefix_ + name, size_of(number));
     for (const JsonView& node : graph["nodes"].items())
       if (node["target"].text() == kGradientMode)
-        read_part(node, depth);
+        read_part(node, 1, with_gradient_mode(node), depth);
+      else if (node["target"].text() == kAutocast && disables_autocast(node))
+        read_part(node, 4, without_autocast(node), depth);
       else
         add(node_of(node));
   }
@@ -89,7 +105,8 @@ class GraphReader {
   bool is_local(const std::string& name) const { return !names.contains(name); }
 
   void add(ProgramNode node) {
-    node.with_gradients = with_gradients_;
+    node.with_gradients = modes_.with_gradients;
+    node.autocast_off = modes_.autocast_off;
     for (ProgramNode::Input& input : node.inputs) input.argument = resolved(input.argument);
     if (!prefix_.empty())
       for (ProgramArgument& output : node.outputs) output = new_name(output);
@@ -112,20 +129,36 @@ class GraphReader {
   }
 
   // wrap_with_set_grad_enabled(mode, graph, arguments …).
-  void read_part(const JsonView& node, std::size_t depth) {
+  CallModes with_gradient_mode(const JsonView& node) const {
     const auto inputs = node["inputs"].items();
-    if (inputs.size() < 2 || !inputs[1]["arg"].has("as_graph")) node.refuse("it has no graph");
+    if (inputs.empty()) node.refuse("it has no mode");
     const ProgramArgument mode = argument_of(inputs[0]["arg"]);
     const bool* const gradients = std::get_if<bool>(&mode.value);
     if (gradients == nullptr) node.refuse("its mode is not a boolean");
-    const JsonView part = inputs[1]["arg"]["as_graph"], graph = part["graph"];
-    GraphReader inner(program_, prefix_ + part["name"].text() + ".", *gradients);
+    CallModes modes = modes_;
+    modes.with_gradients = *gradients;
+    return modes;
+  }
+
+  CallModes without_autocast(const JsonView& node) const {
+    CallModes modes = modes_;
+    modes.autocast_off.push_back(node["inputs"].items()[0]["arg"]["as_string"].text());
+    return modes;
+  }
+
+  // Reads a call of a graph, which is argument number `graph_at`; the graph's arguments follow it.
+  void read_part(const JsonView& node, std::size_t graph_at, CallModes modes, std::size_t depth) {
+    const auto inputs = node["inputs"].items();
+    if (inputs.size() <= graph_at || !inputs[graph_at]["arg"].has("as_graph")) node.refuse("it has no graph");
+    const std::size_t first = graph_at + 1;
+    const JsonView part = inputs[graph_at]["arg"]["as_graph"], graph = part["graph"];
+    GraphReader inner(program_, prefix_ + part["name"].text() + ".", std::move(modes));
     const auto graph_inputs = graph["inputs"].items(), graph_outputs = graph["outputs"].items(),
                results = node["outputs"].items();
-    if (graph_inputs.size() != inputs.size() - 2 || graph_outputs.size() != results.size())
+    if (graph_inputs.size() != inputs.size() - first || graph_outputs.size() != results.size())
       node.refuse("its graph has another number of inputs or outputs");
     for (std::size_t i = 0; i < graph_inputs.size(); ++i)
-      inner.names[name_in(graph_inputs[i])] = resolved(argument_of(inputs[i + 2]["arg"]));
+      inner.names[name_in(graph_inputs[i])] = resolved(argument_of(inputs[i + first]["arg"]));
     inner.read(graph, depth + 1);
     for (std::size_t i = 0; i < graph_outputs.size(); ++i)
       names[name_in(results[i])] = inner.resolved(argument_of(graph_outputs[i]));
@@ -140,14 +173,15 @@ class GraphReader {
 
   ExportedProgram& program_;
   std::string prefix_;
-  std::optional<bool> with_gradients_;
+  CallModes modes_;
 };
 
 // Reads the calls of a program's graph into program.nodes, and the properties of their values into
-// program.tensors and program.numbers. The parts of a forward under torch.no_grad() are subgraphs in the
-// file; their calls are inlined here. Returns the new names of the values that subgraphs return.
+// program.tensors and program.numbers. The parts of a forward under torch.no_grad(), and with autocast off,
+// are subgraphs in the file; their calls are inlined here. Returns the new names of the values that subgraphs
+// return.
 Names read_nodes(const JsonView& graph, ExportedProgram& program) {
-  GraphReader reader(program, "", std::nullopt);
+  GraphReader reader(program, "", {});
   reader.read(graph, 0);
   return std::move(reader.names);
 }
@@ -197,6 +231,24 @@ ProgramOutput output_of(const JsonView& value) {
                "a program of the forward only, without gradients", "export the model, not its training step");
 }
 
+ProgramTree tree_of(const JsonView& value);
+
+// A class that its library has registered, such as the outputs of transformers, whose context is the list of
+// their fields: ["loss", "logits"]. Another context stays unknown; the parts are then those of a tuple.
+ProgramTree tree_of_class(const JsonView& value) {
+  ProgramTree tree{.kind = ProgramTree::Kind::tuple};
+  for (const JsonView& part : value["children_spec"].items()) tree.parts.push_back(tree_of(part));
+  if (!value.has("context")) return tree;
+  const nlohmann::json fields =
+      nlohmann::json::parse(value["context"].text(), nullptr, /*allow_exceptions=*/false);
+  const bool are_names = fields.is_array() && fields.size() == tree.parts.size() &&
+                         std::ranges::all_of(fields, [](const auto& field) { return field.is_string(); });
+  if (!are_names) return tree;
+  tree.kind = ProgramTree::Kind::dict;
+  for (const auto& field : fields) tree.names.push_back(field.get<std::string>());
+  return tree;
+}
+
 ProgramTree tree_of(const JsonView& value) {
   if (!value.has("type")) return {};
   const std::string type = value["type"].text();
@@ -208,7 +260,7 @@ ProgramTree tree_of(const JsonView& value) {
   else if (type == "builtins.dict" || type == "collections.OrderedDict")
     tree.kind = ProgramTree::Kind::dict;
   else
-    value.refuse("nesting by " + json_string(type) + " is not supported", "tuples, lists and dicts");
+    return tree_of_class(value);
   for (const JsonView& part : value["children_spec"].items()) tree.parts.push_back(tree_of(part));
   if (tree.kind != ProgramTree::Kind::dict) return tree;
   const nlohmann::json context = parse_json(value["context"].text(), "the keys of a dict");

@@ -1,6 +1,7 @@
 #include "formats/pt2/pt2_writer.h"
 
 #include <cmath>
+#include <complex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -78,6 +79,9 @@ struct ArgumentJson {
   Json operator()(bool value) const { return {{"as_bool", value}}; }
   Json operator()(std::int64_t value) const { return {{"as_int", value}}; }
   Json operator()(double value) const { return {{"as_float", real_json(value)}}; }
+  Json operator()(const std::complex<double>& value) const {
+    return {{"as_complex", {{"real", real_json(value.real())}, {"imag", real_json(value.imag())}}}};
+  }
   Json operator()(const std::string& value) const { return {{"as_string", value}}; }
   Json operator()(ProgramType value) const { return {{"as_scalar_type", static_cast<int>(value)}}; }
   Json operator()(ProgramMemoryFormat value) const { return {{"as_memory_format", static_cast<int>(value)}}; }

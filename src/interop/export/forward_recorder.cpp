@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <complex>
 #include <initializer_list>
 #include <string_view>
 
@@ -23,7 +24,8 @@ ProgramArgument wrapped_number(const at::Tensor& tensor) {
   if (number.isBoolean()) return {number.toBool()};
   if (number.isIntegral(/*includeBool=*/false)) return {number.toLong()};
   if (number.isFloatingPoint()) return {number.toDouble()};
-  throw ExportError{"it takes a complex number", "pass a complex tensor instead"};
+  const c10::complex<double> complex = number.toComplexDouble();
+  return {std::complex<double>(complex.real(), complex.imag())};
 }
 
 bool has_layout(const at::Tensor& tensor, const ProgramTensor& known) {
@@ -134,22 +136,27 @@ bool is_decided_by_layout(const c10::OperatorHandle& op, const torch::jit::Stack
   return one.sizes() != other.sizes() || one.is_set_to(other);
 }
 
+// Indexing by integers has a known shape, although the operator has the tag of an unknown one.
+bool has_mask(const c10::IValue& indices) {
+  const auto is_mask = [](const std::optional<at::Tensor>& index) {
+    return index && index->defined() &&
+           (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+  };
+  return std::ranges::any_of(indices.toOptionalTensorVector(), is_mask);
+}
+
 // Composite operators lack the tag dynamic_output_shape, so they are listed here.
 bool has_unknown_shape(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   if (is_any_of(op, {"aten::one_hot"}))
     return argument_in(op, stack, 1).toInt() < 0;  // as many classes as the values need
+  if (is_any_of(op, {"aten::index"})) return has_mask(argument_in(op, stack, 1));
   if (op.hasTag(at::Tag::dynamic_output_shape)) return true;
   if (is_any_of(op, {"aten::nonzero_numpy", "aten::_pack_padded_sequence", "aten::unique_consecutive"}))
     return true;
   if (is_any_of(op, {"aten::where"})) return op.schema().arguments().size() == 1;
   if (is_any_of(op, {"aten::tensor_split", "aten::repeat_interleave"}))
     return op.schema().arguments()[1].type()->kind() == c10::TypeKind::TensorType;
-  if (!is_any_of(op, {"aten::index"})) return false;
-  const auto is_mask = [](const std::optional<at::Tensor>& index) {
-    return index && index->defined() &&
-           (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
-  };
-  return std::ranges::any_of(argument_in(op, stack, 1).toOptionalTensorVector(), is_mask);
+  return false;
 }
 
 // True if a call only queries properties of a tensor, not its values: it is not recorded.

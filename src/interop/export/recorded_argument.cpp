@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <complex>
+
 #include "interop/run/program_types.h"
 #include "kindling/base/error.h"
 
@@ -111,6 +113,10 @@ ProgramArgument recorded_argument(const c10::Argument& schema, const c10::IValue
   if (value.isBool()) return {value.toBool()};
   if (value.isInt()) return recorded_integer(type->kind(), value.toInt());
   if (value.isDouble()) return {value.toDouble()};
+  if (value.isComplexDouble()) {
+    const c10::complex<double> number = value.toComplexDouble();
+    return {std::complex<double>(number.real(), number.imag())};
+  }
   if (value.isString()) return {value.toStringRef()};
   if (value.isDevice()) return {recorded_device(value.toDevice())};
   if (value.isList()) return recorded_list_argument(schema, value, tensor);

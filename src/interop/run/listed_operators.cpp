@@ -7,8 +7,9 @@ namespace kindling {
 namespace {
 
 // The ATen operators that compute tensors from tensors and numbers. The list excludes operators that read or
-// write files, use foreign memory, change the metadata of a tensor rather than its values, read values on the
-// host, or are for other than dense tensors.
+// write files, use foreign memory, change the metadata of a tensor rather than its values, return values to
+// the host, or are for other than dense tensors. Those whose results have a size that depends on values, such
+// as masked_select, wait for the device.
 constexpr std::string_view kListed =
     "__and__ __iand__ __ior__ __ixor__ __lshift__ __or__ __rshift__ __xor__ _adaptive_avg_pool2d "
     "_adaptive_avg_pool3d _conj _convolution _embedding_bag _embedding_bag_forward_only _fft_c2c _fft_c2r "
@@ -137,7 +138,9 @@ constexpr std::string_view kListed =
     "_upsample_bicubic2d_aa _upsample_bilinear2d_aa adjoint clamp_ clamp_max clamp_max_ clamp_min clamp_min_ "
     "copy "
     "count_nonzero embedding_renorm_ empty_permuted frexp gcd_ gradient greater_equal istft less_equal lift "
-    "nonzero_static norm_except_dim not_equal tril_indices triu_indices ";
+    "nonzero_static norm_except_dim not_equal tril_indices triu_indices nan_to_num nan_to_num_ "
+    "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d sum_to_size masked_select "
+    "bincount nonzero nonzero_numpy _unique2 unique_consecutive unique_dim ";
 
 std::unordered_set<std::string_view> split_names(std::string_view list) {
   std::unordered_set<std::string_view> names;

@@ -1,5 +1,6 @@
 #include "interop/run/program_call.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/grad_mode.h>
@@ -15,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "interop/run/listed_operators.h"
 #include "kindling/base/error.h"
@@ -234,9 +236,12 @@ bool is_of_decomposed_training(const std::string& packet) {
   if (is_of_decomposed_training(packet))
     refuse_call(place, "the program was decomposed in training mode and cannot be differentiated",
                 "a program as torch.export.export creates it", "omit run_decompositions()");
-  if (packet == "item" || packet == "_local_scalar_dense" || packet == "nonzero")
+  if (packet == "item" || packet == "_local_scalar_dense")
     refuse_call(place, "the program depends on the values of its tensors",
                 "a forward pass whose sizes depend only on sizes");
+  if (node.target.starts_with("torch.ops.transformers.grouped_mm"))
+    refuse_call(place, "it is an operator of transformers", "ATen operators and arithmetic on sizes",
+                "export the mixture of experts with config.experts_implementation = \"batched_mm\"");
   if (!node.target.starts_with(kAtenPrefix))
     refuse_call(place, "it is not an ATen operator", "ATen operators and arithmetic on sizes",
                 "export a model without custom operators");
@@ -265,6 +270,26 @@ void copy_group_norm_arguments(torch::jit::Stack& stack) {
     if (stack[i].isTensor() && stack[i].toTensor().defined()) stack[i] = stack[i].toTensor().contiguous();
 }
 
+// Disables autocast during its lifetime if the device's type is one of the given ones.
+class AutocastOff {
+ public:
+  AutocastOff(const std::vector<std::string>& types, at::Device device)
+      : type_(device.type()),
+        is_off_(std::ranges::find(types, c10::DeviceTypeName(type_, /*lower_case=*/true)) != types.end() &&
+                at::autocast::is_autocast_enabled(type_)) {
+    if (is_off_) at::autocast::set_autocast_enabled(type_, false);
+  }
+  ~AutocastOff() {
+    if (is_off_) at::autocast::set_autocast_enabled(type_, true);
+  }
+  AutocastOff(const AutocastOff&) = delete;
+  AutocastOff& operator=(const AutocastOff&) = delete;
+
+ private:
+  at::DeviceType type_;
+  bool is_off_;
+};
+
 // Operators that may return an argument or a view of it, although their schema does not say so.
 bool returns_undeclared_view(std::string_view name) {
   static const std::set<std::string_view> names{
@@ -277,7 +302,8 @@ bool returns_undeclared_view(std::string_view name) {
 
 ProgramCall::ProgramCall(const ProgramNode& node, ProgramNames& names)
     : place_((node.layer.empty() ? "" : "layer " + one_line(node.layer) + ", ") + one_line(node.target)),
-      with_gradients_(node.with_gradients) {
+      with_gradients_(node.with_gradients),
+      autocast_off_(node.autocast_off) {
   if (is_assertion_about_tensors(node.target)) {
     function_ = [](std::span<const c10::IValue>) { return c10::IValue(); };
     return;
@@ -353,7 +379,9 @@ void ProgramCall::find_mode() {
     const c10::IValue* const constant = arguments_[i].constant();
     if (constant == nullptr) continue;
     const std::string& argument = wanted[i].name();
-    if ((argument == "train" || argument == "training") && constant->isBool())
+    // Without running statistics a batch norm is the same in both modes.
+    const bool has_no_statistics = name_ == "batch_norm" && !arguments_[3].value();
+    if ((argument == "train" || argument == "training") && constant->isBool() && !has_no_statistics)
       off(i, false, constant->toBool());
     if (argument == "dropout_p" && constant->isDouble() && constant->toDouble() > 0) off(i, 0.0, true);
     // Without running statistics an instance norm is the same in both modes.
@@ -440,6 +468,8 @@ void ProgramCall::run(ProgramState& state, bool in_evaluation, torch::jit::Stack
   }
   std::optional<at::AutoGradMode> gradients;
   if (with_gradients_) gradients.emplace(*with_gradients_ && at::GradMode::is_enabled());
+  std::optional<AutocastOff> autocast;
+  if (!autocast_off_.empty()) autocast.emplace(autocast_off_, state.device);
   if (kGroupNormIgnoresStrides && name_ == "native_group_norm") copy_group_norm_arguments(stack);
   operator_->callBoxed(stack);
   take_results(state, stack);

@@ -66,6 +66,7 @@ class ProgramCall {
   std::vector<bool> is_list_;
   std::vector<std::pair<std::size_t, c10::IValue>> evaluation_arguments_;  // replace the recorded arguments
   std::optional<bool> with_gradients_;                                     // empty: as in the caller
+  std::vector<std::string> autocast_off_;                                  // types of devices
   bool has_mode_ = false, is_skipped_in_evaluation_ = false;
 };
 

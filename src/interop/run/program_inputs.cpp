@@ -76,6 +76,12 @@ bool is_type_for(const at::Tensor& tensor, ProgramType wanted, bool weights_are_
   return at::isFloatingType(type) && tensor.is_floating_point();
 }
 
+// Whether the data module of arrays makes float32 of it, unless it is told otherwise.
+bool becomes_float(ProgramType type) {
+  return type == ProgramType::boolean || type == ProgramType::uint8 || type == ProgramType::int8 ||
+         type == ProgramType::int16;
+}
+
 }  // namespace
 
 ProgramInputs::ProgramInputs(const ExportedProgram& program)
@@ -110,7 +116,9 @@ void ProgramInputs::check(std::span<const at::Tensor> inputs) const {
                        .remedy = remedy});
     };
     if (!is_type_for(given, wanted.type, has_narrow_weights_))
-      refuse("convert it to the dtype that the program was exported with");
+      refuse(given.is_floating_point() && becomes_float(wanted.type)
+                 ? "set data.keep_type = true if the arrays have this dtype, or convert them to it"
+                 : "convert it to the dtype that the program was exported with");
     if (static_cast<std::size_t>(given.dim()) != wanted.sizes.size()) refuse("");
     for (std::size_t d = 0; d < wanted.sizes.size(); ++d) {
       const std::int64_t size = given.size(static_cast<std::int64_t>(d));

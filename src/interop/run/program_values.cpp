@@ -3,6 +3,7 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/Tensor.h>
 
+#include <complex>
 #include <utility>
 
 #include "interop/run/program_types.h"
@@ -34,6 +35,8 @@ std::optional<c10::IValue> constant_number(const ProgramArgument& argument) {
   if (const auto* number = is<bool>(argument)) return c10::IValue(*number);
   if (const auto* number = is<std::int64_t>(argument)) return c10::IValue(*number);
   if (const auto* number = is<double>(argument)) return c10::IValue(*number);
+  if (const auto* number = is<std::complex<double>>(argument))
+    return c10::IValue(c10::complex<double>(number->real(), number->imag()));
   return {};
 }
 

@@ -152,6 +152,12 @@ TEST(Conversion, TrainsAnExportedModelByItsConfig) {
   const ProgramRun validated =
       run_program({"validate", "-c", folder / "config.toml", "--weights", folder.string(), "--quiet"});
   EXPECT_EQ(validated.exit_code, 0) << validated.err;
+  // Without a run, the weights are those of the file.
+  const ProgramRun of_file = run_program({"validate", "-c", scratch / "exported.toml", "--quiet"}),
+                   of_first = run_program({"validate", first, "--quiet"});
+  EXPECT_EQ(of_file.exit_code, 0) << of_file.err;
+  EXPECT_EQ(of_file.out, of_first.out);
+  EXPECT_EQ(run_program({"predict", "-c", scratch / "exported.toml", "--quiet"}).exit_code, 0);
 }
 
 TEST(Conversion, NamesAFileOfAnotherKind) {

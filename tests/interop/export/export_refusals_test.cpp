@@ -57,6 +57,9 @@ TEST(ExportRefusal, NamesShapesThatDependOnValues) {
   EXPECT_TRUE(says(exported([](const at::Tensor& y) { return at::one_hot(y.argmax(1)); }), shape));
   EXPECT_EQ(exported([](const at::Tensor& y) { return at::one_hot(y.argmax(1), 4); }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return at::where(y > 0, y, y.exp()); }), "");
+  // Indices that are numbers: the result has their shape.
+  EXPECT_EQ(exported([](const at::Tensor& y) { return y.index({at::Tensor(), at::tensor({2, 0, 0})}); }), "");
+  EXPECT_EQ(exported([](const at::Tensor& y) { return y.index({y.argmax(1).remainder(2)}); }), "");
 }
 
 TEST(ExportRefusal, NamesBranchesOnValues) {

@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 #include "interop/run/programs_of_python.h"
@@ -18,6 +19,7 @@
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
+#include "nn/precision.h"
 #include "support/pt2_bytes.h"
 #include "support/scratch.h"
 
@@ -47,9 +49,13 @@ std::unique_ptr<Optimizer> optimizer_named(const std::string& name, Module& mode
 // matmul that is split differently changes the last bits.
 constexpr double kTolerance = 1e-6;
 
+at::Tensor in_double(const at::Tensor& tensor) {
+  return tensor.detach().to(tensor.is_complex() ? at::kComplexDouble : at::kDouble);
+}
+
 double difference(const at::Tensor& ours, const at::Tensor& pythons) {
-  const at::Tensor wanted = pythons.to(at::kDouble);
-  return (ours.detach().to(at::kDouble) - wanted).abs().max().item<double>() /
+  const at::Tensor wanted = in_double(pythons);
+  return (in_double(ours) - wanted).abs().max().item<double>() /
          std::max(1.0, wanted.abs().max().item<double>());
 }
 
@@ -126,7 +132,16 @@ TEST_P(EachProgram, TrainsIdenticallyWithAndWithoutStepCapture) {
     trained.push_back(copy_to(state_dict(*model), cpu()));
   }
   set_log_observer({});
-  EXPECT_EQ(said, "") << "the steps have not been recorded";
+  // The backward of a product of complex numbers makes conjugate views.
+  const std::map<std::string, std::string> obstacles{{"spectral", "it has a conjugate view"},
+                                                     {"selected", "it calls aten::nonzero"}};
+  const auto obstacle = obstacles.find(GetParam().name);
+  if (obstacle == obstacles.end()) {
+    EXPECT_EQ(said, "") << "the steps have not been recorded";
+  } else {
+    EXPECT_NE(said.find("step_graph: steps are not captured: " + obstacle->second), std::string::npos)
+        << said;
+  }
   for (const auto& [name, tensor] : trained[0].tensors)
     EXPECT_TRUE(at::equal(tensor, *trained[1].find(name))) << name;
 }
@@ -140,8 +155,49 @@ INSTANTIATE_TEST_SUITE_P(Python, EachProgram,
                                            Case{"vit", "cross_entropy"}, Case{"tied_mlp", "cross_entropy"},
                                            Case{"mixed", "cross_entropy"}, Case{"two_inputs", "mse"},
                                            Case{"loss_inside", "output"}, Case{"sizes", "cross_entropy"},
-                                           Case{"conv1d", "cross_entropy"}),
+                                           Case{"conv1d", "cross_entropy"}, Case{"spectral", "cross_entropy"},
+                                           Case{"selected", "cross_entropy"},
+                                           Case{"standardized", "cross_entropy"}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Its norms have no running statistics, so they are the same in both modes, as in Python.
+TEST_F(ExportedPrograms, NormsWithoutStatisticsAreThoseOfTheBatchInEvaluation) {
+  ExportedModule model({.file = file("standardized.pt2")});
+  const at::Tensor x = (*load_state_file(file("standardized.sgd.pt")).find("data.0"))[0];
+  model.train();
+  const at::Tensor wanted = model.forward(x);
+  model.eval();
+  EXPECT_TRUE(at::equal(model.forward(x), wanted));
+  const Batch outputs = model.predict_outputs(Batch({x}));
+  EXPECT_EQ(outputs.structure()->names, (std::vector<std::string>{"logits", "hidden"}));
+  export_program(model, Batch::leaf(x), {.path = file("standardized.eval.pt2")});
+  ExportedModule again({.file = file("standardized.eval.pt2")});
+  again.eval();
+  EXPECT_LE(difference(again.forward(x), wanted), kTolerance);
+}
+
+TEST_F(ExportedPrograms, PredictTheOutputsAfterTheLoss) {
+  ExportedModule model({.file = file("loss_inside.pt2"), .loss = "output"});
+  const StateDict python = load_state_file(file("loss_inside.sgd.pt"));
+  const at::Tensor x = (*python.find("data.0"))[0], target = (*python.find("data.1"))[0];
+  const std::vector<at::Tensor> outputs = model.run(std::array{x, target});
+  const Batch batch({x, target});
+  EXPECT_TRUE(at::equal(model.predict_step(batch), outputs[1]));
+  EXPECT_EQ(model.predict_outputs(batch).tensors().size(), 1U);
+  ExportedModule alone({.file = file("tied_mlp.pt2"), .loss = "output"});
+  const std::string text = error_text<DataError>([&] { alone.predict_step(Batch({x})); });
+  EXPECT_NE(text.find("the only output of the program is its loss"), std::string::npos) << text;
+}
+
+// Autocast is on around the program.
+TEST_F(ExportedPrograms, PartsWithoutAutocastComputeInFloat32) {
+  ExportedModule model({.file = file("standardized.pt2")});
+  const at::Tensor x = (*load_state_file(file("standardized.sgd.pt")).find("data.0"))[0];
+  const AutocastScope autocast(Precision::named("bf16-mixed"), at::kCPU);
+  const std::vector<at::Tensor> outputs = model.run(std::array{x});
+  EXPECT_EQ(outputs[0].scalar_type(), at::kBFloat16);
+  EXPECT_EQ(outputs[1].scalar_type(), at::kFloat);  // a matmul, with autocast off
+}
 
 // --- the small program among the fixtures, which needs no Python ---
 

@@ -192,6 +192,65 @@ class Conv1d(nn.Module):
         return self.head(F.dropout(y.flatten(1), 0.2, self.training))
 
 
+class Spectral(nn.Module):
+    """A layer of a Fourier neural operator: complex weights on the frequencies of a row."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8, 6, dtype=torch.cfloat) / 8)
+        self.lift, self.head = nn.Linear(1, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = self.lift(x.unsqueeze(-1)).transpose(1, 2)
+        modes = torch.fft.rfft(y)[:, :, :6] * (1 - 0.5j)
+        y = y + torch.fft.irfft(torch.einsum("bim,iom->bom", modes, self.weight), n=x.shape[1])
+        return self.head(F.gelu(y).mean(2))
+
+
+class Selected(nn.Module):
+    """Parts whose size depends on values."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(20, 16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        y = torch.nan_to_num(self.body(x))
+        places, numbers = (x > 1).nonzero(), (x[:, 0].abs() * 3).long()
+        few = torch.unique_consecutive(numbers).sum() + torch.unique(numbers).sum() + torch.bincount(numbers, minlength=4)[:4].sum()
+        y = y + y.masked_select(y > 0).sum() * 0.001 + x[places[:, 0], places[:, 1]].sum() * 0.01 + few * 0.001
+        grown = F.interpolate(y.view(-1, 1, 4, 4), scale_factor=1.5, mode="nearest-exact").mean((1, 2, 3))
+        return self.head(y + grown.unsqueeze(1)) + y.sum_to_size(x.shape[0], 1) * 0.05
+
+
+class Output:
+    """As those of transformers."""
+
+    def __init__(self, logits, hidden):
+        self.logits, self.hidden = logits, hidden
+
+
+torch.utils._pytree.register_pytree_node(Output, lambda output: ([output.logits, output.hidden], ["logits", "hidden"]),
+                                         lambda values, _: Output(*values), serialized_type_name="models.Output")
+
+
+class Standardized(nn.Module):
+    """Norms without running statistics, a part in which autocast is off, an output class, and a table that is indexed."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(20, 16), nn.BatchNorm1d(16, track_running_stats=False), nn.Linear(16, 4)
+        self.table, self.square = nn.Parameter(torch.randn(5, 16)), nn.Parameter(torch.randn(16, 16) / 4)
+        self.register_buffer("rows", torch.tensor([0, 2, 4]))
+
+    def forward(self, x):
+        weight = F.batch_norm(self.body.weight.unsqueeze(0), None, None, training=True).squeeze(0)
+        x = self.norm(F.linear(x, weight, self.body.bias))
+        with torch.autocast("cpu", enabled=False):
+            hidden = torch.tanh(F.linear(x.float(), self.square)) + self.table[self.rows].sum(0)
+        return Output(self.head(hidden), hidden)
+
+
 def images(batch):
     return torch.randn(batch, 3, 16, 16)
 
@@ -223,6 +282,9 @@ MODELS = {
     "two_inputs": (TwoInputs, [rows, rows], lambda batch: torch.randn(batch, 3), "mse"),
     "loss_inside": (LossInside, [rows, lambda batch: torch.randn(batch, 3)], None, "output"),
     "sizes": (Sizes, [rows], classes(4), "cross_entropy"),
+    "spectral": (Spectral, [rows], classes(4), "cross_entropy"),
+    "selected": (Selected, [rows], classes(4), "cross_entropy"),
+    "standardized": (Standardized, [rows], classes(4), "cross_entropy"),
     "conv1d": (Conv1d, [lambda batch: torch.randn(batch, 3, 16)], classes(4), "cross_entropy"),
 }
 
@@ -236,6 +298,8 @@ def loss_of(outputs, labels, name):
         outputs = next(iter(outputs.values()))
     if isinstance(outputs, tuple):
         outputs = outputs[0]
+    if isinstance(outputs, Output):
+        outputs = outputs.logits
     if name == "output":
         return outputs
     if name == "mse":
@@ -261,8 +325,9 @@ def train(name, optimizer, folder):
     parameters = list(dict.fromkeys(model.parameters()))
     # The fused ones, as Kindling's are: Adam makes steps of full size out of gradients that are rounding alone, as those of a bias in
     # front of a norm, and other kernels round otherwise.
-    make = {"sgd": lambda: torch.optim.SGD(parameters, lr=0.02, momentum=0.9, fused=True),
-            "adamw": lambda: torch.optim.AdamW(parameters, lr=1e-3, fused=True)}
+    fused = not any(parameter.is_complex() for parameter in parameters)  # which the fused ones refuse
+    make = {"sgd": lambda: torch.optim.SGD(parameters, lr=0.02, momentum=0.9, fused=fused),
+            "adamw": lambda: torch.optim.AdamW(parameters, lr=1e-3, fused=fused)}
     by = make[optimizer]()
     torch.manual_seed(5)
     data = [torch.stack([each(BATCH) for _ in range(STEPS)]) for each in [*inputs, *([labels] if labels else [])]]
