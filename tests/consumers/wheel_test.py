@@ -74,6 +74,7 @@ run("bash", "-euo", "pipefail", "-c", install, cwd=source, env=settings | {"PATH
 plain = {name: value for name, value in os.environ.items() if name not in ("LIBTORCH", "LD_LIBRARY_PATH", "PYTHONPATH")}
 plain["PATH"] = path
 expect_in("kindling ", run("kindling", "--version", env=plain))
+run(python, "-c", "import kindling; assert callable(kindling.export)", env=plain)
 project = work / "project"
 shutil.copytree(source / "tests/consumers/fast_mkl", project)
 shutil.copytree(source / "configs", project / "configs")

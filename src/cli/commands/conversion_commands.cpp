@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/onnx_check.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/resume_plan.h"
 #include "cli/run/start_files.h"
@@ -141,8 +142,28 @@ ExportedValues exported_values(const std::string& word) {
   return word == "probabilities" ? ExportedValues::probabilities : ExportedValues::outputs;
 }
 
+// Exports the same model as a .pt2 next to the .onnx, for the comparison.
+template <class Export>
+void verify(const ConversionRequest& request, ExportOptions options, const Batch& batch,
+            const Export& export_to) {
+  options.path = request.out.string() + ".verified.pt2";
+  const auto remove = [&] {
+    std::error_code ignored;
+    fs::remove(options.path, ignored);
+  };
+  try {
+    export_to(options);
+    compare_with_onnxruntime(request.out, options.path, batch, request.tolerance);
+  } catch (...) {
+    remove();
+    throw;
+  }
+  remove();
+}
+
 int export_model(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
+  if (request.verify) require_onnxruntime();
   if (!request.map.empty())
     throw ConfigError({.place = request.out.string(),
                        .found = "--map renames weights, but an exported program keeps the names of the model",
@@ -163,14 +184,18 @@ int export_model(const CommandContext& context) {
   const bool has_names = request.with_transforms && dynamic_cast<const Classifier*>(model.get()) != nullptr;
   if (const auto names = trained_class_names(weights, *data); has_names && names != data->class_names())
     options.metadata["class_names"] = nlohmann::json(names).dump();
-  if (request.with_transforms)
-    export_program(*model, *data, options);
-  else
-    export_program(*model, first_batch(*data, input_transform_of(*model) != nullptr), options);
+  Batch batch = first_batch(*data, request.with_transforms || input_transform_of(*model) != nullptr);
+  const auto export_to = [&](const ExportOptions& to) {
+    request.with_transforms ? export_program(*model, *data, to) : export_program(*model, batch, to);
+  };
+  export_to(options);
   std::cout << "the forward pass of " << model->name() << " with " << state_dict(*model).tensors.size()
             << " tensors written to " << request.out.string()
             << (request.out.extension() == ".onnx" ? "\n" : ", for torch.export.load\n");
   const bool has_raw_inputs = request.with_transforms || input_transform_of(*model) != nullptr;
+  if (const auto type = data->program_input_type(); has_raw_inputs && type)
+    batch.tensors()[0] = batch.tensors()[0].to(*type);
+  if (request.verify) verify(request, options, batch, export_to);
   if (has_raw_inputs && data->program_input_type() == at::kDouble)
     std::cout << "its inputs are float64, because float32 would round them too coarsely\n";
   return 0;
@@ -181,15 +206,17 @@ std::string program_option_of(const ConversionRequest& request) {
   if (request.train) return "--train";
   if (!request.dynamic.empty()) return "--dynamic";
   if (request.with_transforms) return "--with-transforms";
+  if (request.verify) return "--verify";
   return request.values == "outputs" ? "" : "--values";
 }
 
 // Converts a program exported earlier, by Python or Kindling, to ONNX.
 int convert_program(const ConversionRequest& request) {
   if (!program_option_of(request).empty() || !request.map.empty())
-    throw ConfigError({.place = request.out.string(),
-                       .found = "an exported program is converted unchanged",
-                       .wanted = "none of --train, --dynamic, --with-transforms, --values and --map"});
+    throw ConfigError(
+        {.place = request.out.string(),
+         .found = "an exported program is converted unchanged",
+         .wanted = "none of --train, --dynamic, --with-transforms, --values, --verify and --map"});
   convert_to_onnx(request.in, request.out);
   std::cout << request.in.string() << " written to " << request.out.string() << "\n";
   return 0;
@@ -268,6 +295,11 @@ int export_command(const CommandContext& context) {
   if (request.optimizer) return export_optimizer(context);
   if (request.in.extension() == ".pt2" && request.out.extension() == ".onnx") return convert_program(request);
   const bool is_program = request.out.extension() == ".pt2" || request.out.extension() == ".onnx";
+  if (request.verify && request.out.extension() != ".onnx")
+    throw ConfigError({.place = "--verify",
+                       .found = request.out.string() + " is not an ONNX model",
+                       .wanted = "OUT.onnx",
+                       .remedy = "a .pt2 is compared with the model whenever it is written"});
   if (is_program) return export_model(context);
   if (const std::string option = program_option_of(request); !option.empty())
     throw ConfigError(

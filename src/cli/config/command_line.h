@@ -33,6 +33,8 @@ struct ConversionRequest {
   std::vector<std::string> dynamic{};  // of export to a program: "sequence=0:1,max=1024"
   bool with_transforms = false;        // of export to a program: with what the data do to a batch
   std::string values = "outputs";      // of export to a program: outputs, probabilities, labels
+  bool verify = false;                 // of export to a .onnx: run it in onnxruntime
+  double tolerance = 1e-4;             // of that, relative to the largest output
 };
 
 // The request of `kindling validate`, `test` and `predict`.

@@ -123,6 +123,17 @@ void add_conversions(CLI::App& app, Request& request) {
       ->check(CLI::IsMember({"outputs", "probabilities", "labels"}))
       ->type_name("WHAT")
       ->excludes(optimizer);
+  CLI::Option* verify = out.add_flag(
+      "--verify", options.verify,
+      "with OUT.onnx: run the file on the first validation batch in the onnxruntime of the python3 on the "
+      "PATH, and print the largest difference from the model");
+  verify->excludes(optimizer);
+  out.add_option("--tolerance", options.tolerance,
+                 "with --verify: the largest difference, relative to the largest output; above it, the exit "
+                 "code is 1")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("NUMBER")
+      ->needs(verify);
   CLI::App& in = *app.add_subcommand("import", "convert weights from Python, .pt or .safetensors");
   in.add_option("in", options.in, "weights written by torch.save, torch.jit.save or safetensors")
       ->required()

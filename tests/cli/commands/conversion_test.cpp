@@ -1,6 +1,11 @@
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include "cli/commands/program_run.h"
 #include "kindling/base/file.h"
 #include "kindling/formats/safetensors.h"
@@ -158,6 +163,72 @@ TEST(Conversion, TrainsAnExportedModelByItsConfig) {
   EXPECT_EQ(of_file.exit_code, 0) << of_file.err;
   EXPECT_EQ(of_file.out, of_first.out);
   EXPECT_EQ(run_program({"predict", "-c", scratch / "exported.toml", "--quiet"}).exit_code, 0);
+}
+
+// A python3 that answers as the program expects, instead of onnxruntime.
+class PythonOnPath {
+ public:
+  explicit PythonOnPath(const Scratch& scratch)
+      : file_(scratch / "bin/python3"), before_(std::getenv("PATH")) {
+    std::filesystem::create_directories(scratch / "bin");
+    ::setenv("PATH", ((scratch / "bin").string() + ":" + before_).c_str(), 1);
+  }
+  ~PythonOnPath() { ::setenv("PATH", before_.c_str(), 1); }
+  PythonOnPath(const PythonOnPath&) = delete;
+  PythonOnPath& operator=(const PythonOnPath&) = delete;
+
+  void set(const std::string& script) const {
+    write_text(file_, "#!/bin/sh\n" + script + "\n");
+    std::filesystem::permissions(file_, std::filesystem::perms::owner_all);
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::string before_;
+};
+
+TEST(Conversion, VerifiesAnOnnxModelInOnnxruntime) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
+  const Scratch scratch;
+  const std::string run = scratch / "runs/a/0001", out = scratch / "model.onnx";
+  ASSERT_EQ(run_program({"fit", "-c", kConfigs / "digits.toml", "--trainer.max_epochs=1",
+                         "--run.dir=" + (scratch / "runs").string(), "--quiet", "name=a"})
+                .exit_code,
+            0);
+  const PythonOnPath python(scratch);
+  const auto verify = [&](std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"export", run, out, "--verify"});
+    return run_program(more);
+  };
+  python.set("echo \"ModuleNotFoundError: No module named 'onnxruntime'\" >&2; exit 1");
+  const ProgramRun missing = verify();
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.err.find("cannot import onnxruntime (ModuleNotFoundError"), std::string::npos)
+      << missing.err;
+  EXPECT_NE(missing.err.find("python3 -m pip install onnxruntime"), std::string::npos) << missing.err;
+  EXPECT_FALSE(std::filesystem::exists(out));
+
+  python.set("[ $# = 2 ] || { test -f \"$3\" && test -f \"$4\" && echo 0.0001 2.0 0; }");
+  const ProgramRun same = verify();
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_NE(
+      same.out.find("samples: output 0 of onnxruntime differs by up to 1e-4, and its largest number is 2"),
+      std::string::npos)
+      << same.out;
+  const ProgramRun apart = verify({"--tolerance", "1e-5"});
+  EXPECT_EQ(apart.exit_code, 1);
+  EXPECT_NE(apart.err.find("expected: at most 1e-05 of the largest output"), std::string::npos) << apart.err;
+  python.set("[ $# = 2 ] || echo inf 2.0 0");
+  EXPECT_EQ(verify().exit_code, 1);
+  python.set("[ $# = 2 ] || { echo 'InvalidGraph: no such operator'; exit 1; }");
+  const ProgramRun broken = verify();
+  EXPECT_EQ(broken.exit_code, 1);
+  EXPECT_NE(broken.err.find("onnxruntime cannot run it: InvalidGraph"), std::string::npos) << broken.err;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.folder()))
+    EXPECT_EQ(entry.path().string().find("verified"), std::string::npos) << entry.path();
+
+  EXPECT_EQ(run_program({"export", run, scratch / "a.pt2", "--verify"}).exit_code, 2);
+  EXPECT_EQ(run_program({"export", scratch / "a.pt2", scratch / "a.onnx", "--verify"}).exit_code, 2);
 }
 
 TEST(Conversion, NamesAFileOfAnotherKind) {
