@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "support/scratch.h"
 
 namespace kindling {
 namespace {
@@ -90,6 +93,53 @@ TEST(Split, StratifiedFoldsHaveEveryClassWithinOneSample) {
     for (const auto& [code, total] : totals) EXPECT_LT(std::abs(counts[code] - total / 7), 1) << code;
     EXPECT_TRUE(split.val.size() == 142 || split.val.size() == 143);
   }
+}
+
+// scikit-learn 1.7's StratifiedShuffleSplit also validates one of 3 among 51 to 53 samples.
+TEST(Split, PutsRareClassesOnBothSides) {
+  for (const auto& [rare, common, fraction] : {std::tuple{2, 48, 0.2},
+                                               {3, 48, 0.2},
+                                               {3, 49, 0.2},
+                                               {3, 50, 0.2},
+                                               {2, 50, 0.2},
+                                               {2, 48, 0.1},
+                                               {3, 48, 0.9}})
+    for (std::int64_t seed = 0; seed < 5; ++seed) {
+      Indices classes(static_cast<std::size_t>(common), 0);
+      classes.insert(classes.begin() + 7, static_cast<std::size_t>(rare), 1);
+      const auto n = static_cast<std::int64_t>(classes.size());
+      const SplitIndices split =
+          split_indices(n, {.val_fraction = fraction, .seed = seed, .classes = classes});
+      EXPECT_EQ(split.val.size(),
+                static_cast<std::size_t>(std::floor(fraction * static_cast<double>(n) + 0.5)));
+      const auto rare_in = [&](const Indices& samples) {
+        return std::count_if(samples.begin(), samples.end(),
+                             [&](std::int64_t i) { return classes[static_cast<std::size_t>(i)] == 1; });
+      };
+      EXPECT_GE(rare_in(split.val), 1) << rare << " of " << n << ", " << fraction;
+      EXPECT_GE(rare_in(split.train), 1) << rare << " of " << n << ", " << fraction;
+      EXPECT_EQ(rare_in(split.train) + rare_in(split.val), rare);
+    }
+  // There is no room for eight classes in four samples, and a single sample stays where it is.
+  Indices classes;
+  for (std::int64_t i = 0; i < 16; ++i) classes.push_back(i / 2);
+  EXPECT_EQ(split_indices(16, {.val_fraction = 0.25, .classes = classes}).val.size(), 4U);
+  classes.assign(20, 0);
+  classes[3] = 1;
+  EXPECT_EQ(split_indices(20, {.val_fraction = 0.2, .classes = classes}).val.size(), 4U);
+}
+
+TEST(Split, ByTimeValidatesTheLastSamples) {
+  const SplitIndices split = split_by_time({5, 1, 4, 2, 3, 6, 8, 7, 10, 9}, 0.3);
+  EXPECT_EQ(split.val, (Indices{6, 8, 9}));
+  EXPECT_EQ(split.train, (Indices{0, 1, 2, 3, 4, 5, 7}));
+  // Equal times stay together: 3 of 6 are closer to 2 than 0.
+  EXPECT_EQ(split_by_time({1, 1, 2, 3, 3, 3}, 0.3).val, (Indices{3, 4, 5}));
+  EXPECT_EQ(split_by_time({1, 2, 2, 2, 2, 2}, 0.01).val, (Indices{1, 2, 3, 4, 5}));
+  EXPECT_EQ(error_text<ConfigError>([] {
+              split_by_time({2, 2, 2}, 0.5, "data");
+            }),
+            "data.time: all times are equal; expected: at least two different times");
 }
 
 TEST(Split, NoGroupIsOnBothSides) {

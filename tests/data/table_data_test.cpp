@@ -309,6 +309,63 @@ TEST_F(TableFile, WarnsOfValuesThatFloat32RoundsIfNothingIsSubtracted) {
   EXPECT_EQ(data.program_input_type(), at::kFloat);
 }
 
+TEST_F(TableFile, SplitsByTime) {
+  const auto val_of = [&](const std::string& times, TableDataOptions options = {}) {
+    std::string text = "date,x,y\n";
+    std::int64_t row = 0;
+    for (std::size_t at = 0; at < times.size(); ++row) {
+      const std::size_t end = std::min(times.find(',', at), times.size());
+      text += times.substr(at, end - at) + "," + std::to_string(row) + ",1\n";
+      at = end + 1;
+    }
+    options.file = write("t.csv", text);
+    options.target = {"y"};
+    options.val_fraction = 0.4;
+    options.split = "time";
+    options.time = "date";
+    TableData data(options, {.shuffle = false});
+    data.prepare();
+    EXPECT_EQ(data.schema().features.size(), options.features.empty() ? 1U : 2U);
+    return data.val_dataloader()->dataset().slice(0, data.val_dataloader()->dataset().size())[0].select(1, 0);
+  };
+  const auto rows = [](std::vector<double> values) { return at::tensor(values, at::kDouble); };
+  EXPECT_TRUE(
+      same(val_of("2026-11-29,2026-01-02T10:00:00Z,2026-11-30 07:30,2025-12-31,2026-01-02T13:00+05:00"),
+           rows({0, 2})));
+  EXPECT_TRUE(same(val_of("10,9,100,1,-5"), rows({0, 2})));
+  // The model reads the times if it is told to.
+  EXPECT_TRUE(same(val_of("10,9,100,1,-5", {.features = {"x", "date"}}), rows({0, 2})));
+  const std::string wanted = "; expected: a number, or a date such as 2026-11-29 or 2026-11-29T15:30:00Z";
+  EXPECT_EQ(message([&] { val_of("2026-11-29,2026-02-30,2026-01-01"); }),
+            "t.csv, row 2, column 'date': '2026-02-30' is not a time" + wanted);
+  EXPECT_EQ(message([&] { val_of("2026-11-29,,2026-01-01"); }),
+            "t.csv, row 2, column 'date': the time is missing" + wanted);
+  const auto refused = [&](TableDataOptions options) {
+    return refusal(std::move(options), {.train = {{0, 5}}});
+  };
+  EXPECT_EQ(refused({.time = "age"}),
+            "data.time: the rows are not split by time; expected: split = \"time\" as well");
+  EXPECT_EQ(refused({.split = "time"}),
+            "data.split: data.time is not set; expected: the column of the times, such as time = \"date\"");
+}
+
+// A rare class, and classes of a small fraction.
+TEST_F(TableFile, WarnsOfClassesWithoutAValidationRow) {
+  std::string text = "x,kind\n";
+  for (int i = 40; i > 0; --i)
+    text += std::to_string(i) + "," + (i == 7 ? "rare" : i % 2 == 0 ? "a" : "b") + "\n";
+  const auto file = write("t.csv", text);
+  const auto warnings = [&](bool stratify) {
+    TableData data({.file = file, .label = "kind", .val_fraction = 0.1, .stratify = stratify});
+    const std::vector<std::string> lines = warnings_of([&] { data.prepare(); });
+    return lines.empty() ? "none" : lines.back();
+  };
+  EXPECT_EQ(warnings(true), "t.csv: 1 of 3 classes have no validation sample: 'rare'");
+  text.replace(text.find("rare"), 4, "b");
+  write("t.csv", text);
+  EXPECT_EQ(warnings(true), "none");
+}
+
 TEST_F(TableFile, RefusesNumbersBeyondFloat32) {
   const auto file = write("t.csv", "x,y\n1,1\n1e300,2\n");
   EXPECT_EQ(message([&] { TableData({.file = file, .target = {"y"}}).prepare(); }),

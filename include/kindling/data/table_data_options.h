@@ -19,7 +19,7 @@ struct TableDataOptions {
   std::vector<std::filesystem::path> val_files{};
   std::vector<std::string> target{};                 // columns of numbers to predict
   std::string label{};                               // or the column of classes
-  std::vector<std::string> features{};               // empty: all others but id, group and weights
+  std::vector<std::string> features{};               // empty: all others but id, group, time and weights
   std::vector<std::string> exclude{};                // columns that the model does not read
   std::vector<std::string> numbers{}, categories{};  // columns whose kind is declared
   std::string weights{};                             // column by which training rows are drawn
@@ -32,6 +32,8 @@ struct TableDataOptions {
   std::int64_t fold = 0;
   bool stratify = false;                   // by the label
   std::string group{};                     // column whose equal values stay together
+  std::string split = "random";            // random; time: the last rows by `time` are for validation
+  std::string time{};                      // column of numbers, or of dates in the format of ISO 8601
   std::int64_t seed = 0;                   // of the split
   std::string delimiter = "auto";          // auto: the header decides
   bool header = true;                      // false: the columns are c1, c2, …
@@ -59,7 +61,7 @@ struct TableDataOptions {
                       {.doc = "column of classes, instead of target", .example = "\"species\""}),
       kindling::field(
           "features", &TableDataOptions::features,
-          {.doc = "columns that the model reads; empty: all but target, label, id, group, and weights",
+          {.doc = "columns that the model reads; empty: all but target, label, id, group, time, and weights",
            .example = "[\"rooms\", \"age\"]"}),
       kindling::field("exclude", &TableDataOptions::exclude,
                       {.doc = "columns that the model does not read", .example = "[\"name\"]"}),
@@ -95,6 +97,13 @@ struct TableDataOptions {
                       {.doc = "split each class of the label in the same proportion"}),
       kindling::field("group", &TableDataOptions::group,
                       {.doc = "column whose equal values are not split", .example = "\"owner\""}),
+      kindling::field("split", &TableDataOptions::split,
+                      {.doc = "which rows val_fraction takes; time: the last ones by data.time",
+                       .choices = "random|time"}),
+      kindling::field("time", &TableDataOptions::time,
+                      {.doc = "column by which split = \"time\" orders the rows: numbers, or dates such as "
+                              "2026-11-29 or 2026-11-29T15:30:00Z",
+                       .example = "\"date\""}),
       kindling::field("seed", &TableDataOptions::seed, {.doc = "seed of the split", .min = 0}),
       kindling::field(
           "delimiter", &TableDataOptions::delimiter,

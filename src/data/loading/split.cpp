@@ -123,6 +123,45 @@ class Splitter {
                      [&](std::int64_t a, std::int64_t b) { return class_of(a) < class_of(b); });
     for (std::size_t k = 0; k < order.size(); ++k)
       is_val_[static_cast<std::size_t>(order[k])] = is_validated(static_cast<std::int64_t>(k));
+    if (options_.val_fraction) put_classes_on_both_sides(order);
+  }
+
+  // A class of two samples or more that is missing on one side exchanges a sample with the class that has the
+  // most there, relative to its size. `order`: by class.
+  void put_classes_on_both_sides(const std::vector<std::int64_t>& order) {
+    std::vector<std::int64_t> sizes(classes_.count), validated(classes_.count);
+    for (std::size_t i = 0; i < is_val_.size(); ++i) {
+      ++sizes[classes_.codes[i]];
+      validated[classes_.codes[i]] += is_val_[i] ? 1 : 0;
+    }
+    for (const bool to_val : {true, false})
+      for (std::size_t code = 0; code < classes_.count; ++code) {
+        const auto count_on_side = [&](std::size_t c) {
+          return to_val ? validated[c] : sizes[c] - validated[c];
+        };
+        if (sizes[code] < 2 || count_on_side(code) > 0) continue;
+        const double fraction = to_val ? *options_.val_fraction : 1 - *options_.val_fraction;
+        std::size_t donor = code;
+        double most = -std::numeric_limits<double>::infinity();
+        for (std::size_t c = 0; c < classes_.count; ++c) {
+          const double surplus =
+              static_cast<double>(count_on_side(c)) - fraction * static_cast<double>(sizes[c]);
+          if (count_on_side(c) >= 2 && surplus > most) most = surplus, donor = c;
+        }
+        if (donor == code) break;  // more classes than samples on this side
+        move_first(order, code, to_val);
+        move_first(order, donor, !to_val);
+        validated[code] += to_val ? 1 : -1;
+        validated[donor] -= to_val ? 1 : -1;
+      }
+  }
+
+  void move_first(const std::vector<std::int64_t>& order, std::size_t code, bool to_val) {
+    for (const std::int64_t sample : order)
+      if (class_of(sample) == code && is_val_[static_cast<std::size_t>(sample)] != to_val) {
+        is_val_[static_cast<std::size_t>(sample)] = to_val;
+        return;
+      }
   }
 
   bool is_validated(std::int64_t k) const {
@@ -229,6 +268,24 @@ class Splitter {
 
 SplitIndices split_indices(std::int64_t num_samples, const SplitOptions& options) {
   return Splitter(num_samples, options).split();
+}
+
+SplitIndices split_by_time(const std::vector<double>& times, double val_fraction, const std::string& place) {
+  std::vector<double> sorted(times);
+  std::sort(sorted.begin(), sorted.end());
+  const double wanted = static_cast<double>(times.size()) * (1 - val_fraction);
+  std::size_t begin = 0;  // of the validation samples, in the order of time
+  const auto distance = [&](std::size_t at) { return std::abs(static_cast<double>(at) - wanted); };
+  for (std::size_t at = 1; at < sorted.size(); ++at)
+    if (sorted[at - 1] < sorted[at] && (begin == 0 || distance(at) <= distance(begin))) begin = at;
+  if (begin == 0)
+    throw ConfigError({.place = place + ".time",
+                       .found = sorted.empty() ? "there are no samples" : "all times are equal",
+                       .wanted = "at least two different times"});
+  SplitIndices indices;
+  for (std::size_t i = 0; i < times.size(); ++i)
+    (times[i] < sorted[begin] ? indices.train : indices.val).push_back(static_cast<std::int64_t>(i));
+  return indices;
 }
 
 }  // namespace kindling

@@ -20,6 +20,7 @@
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_checks.h"
 #include "data/sources/number_scale.h"
+#include "data/sources/split_findings.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -301,7 +302,10 @@ struct ArrayData::Impl {
       split.classes.assign(labels.const_data_ptr<std::int64_t>(),
                            labels.const_data_ptr<std::int64_t>() + labels.numel());
     }
-    return split_indices(count, split);
+    SplitIndices indices = split_indices(count, split);
+    if (!split.classes.empty())
+      warn_of_unvalidated_classes(split.classes, indices, {}, options.stratify, "data");
+    return indices;
   }
 
   const ArrayDataOptions options;

@@ -9,6 +9,7 @@
 #include "data/sources/image_file_dataset.h"
 #include "data/sources/image_files.h"
 #include "data/sources/image_scale.h"
+#include "data/sources/split_findings.h"
 #include "kindling/base/error.h"
 #include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
@@ -68,7 +69,9 @@ SplitIndices split_files(const ImageFiles& files, const ImageFolderOptions& opti
                      .seed = options.seed,
                      .place = "data"};
   if (options.stratify) split.classes = files.labels;
-  return split_indices(count, split);
+  SplitIndices indices = split_indices(count, split);
+  warn_of_unvalidated_classes(files.labels, indices, files.classes, options.stratify, "data");
+  return indices;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "base/joined.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_checks.h"
+#include "data/sources/split_findings.h"
 #include "data/sources/table_findings.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
@@ -42,6 +43,25 @@ void check_id(const std::string& id) {
 
 void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
   validate(options, "data");
+void check_time_split(const TableDataOptions& options) {
+  const auto refuse = [](const char* place, const char* found, const char* wanted) {
+    throw ConfigError({.place = place, .found = found, .wanted = wanted});
+  };
+  if (options.split != "time") {
+    if (!options.time.empty())
+      throw ConfigError({.place = "data.time",
+                         .found = "the rows are not split by time",
+                         .wanted = "split = \"time\" as well"});
+    return;
+  }
+  if (options.time.empty())
+    refuse("data.split", "data.time is not set", "the column of the times, such as time = \"date\"");
+  if (!options.val_fraction)
+    refuse("data.split", "data.val_fraction is not set", "the fraction of the last rows, such as 0.2");
+  if (options.stratify || !options.group.empty())
+    refuse(options.stratify ? "data.stratify" : "data.group", "data.split is \"time\"", "one of them");
+}
+
   const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy = "") {
     throw ConfigError({.place = place, .found = found, .wanted = wanted, .remedy = remedy});
   };
@@ -64,6 +84,7 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
            "val_fraction or folds", "for example val_fraction = 0.2");
   if (options.stratify && options.label.empty())
     refuse("data.stratify", "there is no label", "a column of classes, data.label");
+  check_time_split(options);
   if (!options.weights.empty() && shared.sampler)
     refuse("data.weights", "data.sampler is set, too", "one of them", "weights draw the rows by themselves");
   std::set<std::string> stems;
@@ -130,6 +151,8 @@ struct TableData::Impl {
       add_unless_listed(read.categories, options.group, read);
     return read;
   }
+    if (!contains(options.features, options.time))
+      add_unless_listed(read.known_categories, options.time, read);
 
   enum class Columns : std::uint8_t { of_inputs, with_labels, of_training };
 
@@ -260,6 +283,7 @@ struct TableData::Impl {
   Samples samples_of(const TableRows& rows, const std::vector<std::int64_t>& indices) const {
     if (indices.empty()) return {};
     const at::Tensor chosen = index_tensor(indices);
+    check("data.time", {options.time});
     Samples samples{.raw = rows.raw.index_select(0, chosen)};
     if (rows.labels.defined()) samples.labels = rows.labels.index_select(0, chosen);
     if (!rows.ids.empty())
@@ -268,6 +292,9 @@ struct TableData::Impl {
   }
 
   static std::vector<std::int64_t> all_rows(const TableRows& rows) {
+    if (options.split == "time")
+      return split_by_time(times_of(table, require_column(table, options.time, "data.time", place), place),
+                           *options.val_fraction, "data");
     std::vector<std::int64_t> all(static_cast<std::size_t>(rows.raw.size(0)));
     std::iota(all.begin(), all.end(), 0);
     return all;
@@ -323,6 +350,11 @@ struct TableData::Impl {
   // Reads another file, once.
   const Samples& read_samples(std::optional<Samples>& samples, const std::filesystem::path& file,
                               Labels labels) {
+    if (!schema.label.empty()) {
+      const auto* const classes = rows.labels.const_data_ptr<std::int64_t>();
+      warn_of_unvalidated_classes({classes, classes + rows.labels.numel()}, indices, schema.classes,
+                                  options.stratify, place);
+    }
     if (samples) return *samples;
     const TableSchema& schema = transform->schema();
     const Table table = read_again(file, labels == Labels::none ? Columns::of_inputs : Columns::with_labels);

@@ -12,6 +12,8 @@
 #include "data/sources/table_labels.h"
 #include "data/sources/table_places.h"
 #include "kindling/base/error.h"
+#include "formats/tables/csv_number.h"
+#include "formats/tables/iso_time.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/suggest.h"
@@ -159,13 +161,13 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
   if (options.features.empty()) {
     std::vector<std::string> names = names_of(table);
     std::erase_if(names, [&](const std::string& name) {
-      return name == options.id || name == options.group || name == options.weights ||
+      return name == options.id || name == options.group || name == options.time || name == options.weights ||
              name == options.label || is_in(options.target, name) || is_in(options.exclude, name);
     });
     if (names.empty())
       throw DataError({.place = place,
                        .found = "no column is left for the model to read",
-                       .wanted = "a column besides target, label, id, group, and weights"});
+                       .wanted = "a column besides target, label, id, group, time, and weights"});
     return names;
   }
   for (const std::string& name : options.features) {
@@ -339,6 +341,28 @@ at::Tensor weights_of(const Table& table, const TableColumn& column, const std::
         {.place = column_place(place, column.name), .found = "the weights are texts", .wanted = "numbers"});
   at::Tensor weights = at::empty({static_cast<std::int64_t>(column.numbers.size())}, at::kDouble);
   for (std::size_t row = 0; row < column.numbers.size(); ++row) {
+std::vector<double> times_of(const Table& table, const TableColumn& column, const std::string& place) {
+  const auto error = [&](std::size_t row, const std::string& found) {
+    return DataError({.place = row_place(table, row, column.name, place),
+                      .found = found,
+                      .wanted = "a number, or a date such as 2026-11-29 or 2026-11-29T15:30:00Z"});
+  };
+  std::vector<double> by_code;  // NaN: not a time
+  const bool has_numbers = std::ranges::all_of(
+      column.categories, [](const std::string& text) { return csv_number(text).has_value(); });
+  for (const std::string& text : column.categories)
+    by_code.push_back((has_numbers ? csv_number(text) : iso_time(text)).value_or(kMissingValue));
+  std::vector<double> times;
+  for (std::size_t row = 0; row < table.num_rows; ++row) {
+    if (column.is_missing(row)) throw error(row, "the time is missing");
+    const auto code = static_cast<std::size_t>(column.kind == ColumnKind::number ? 0 : column.codes[row]);
+    times.push_back(column.kind == ColumnKind::number ? column.numbers[row] : by_code[code]);
+    if (std::isnan(times.back()))
+      throw error(row, "'" + shortened(one_line(column.categories[code]), 40) + "' is not a time");
+  }
+  return times;
+}
+
     const double weight = column.numbers[row];
     if (!(weight >= 0))
       throw DataError(

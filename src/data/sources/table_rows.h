@@ -56,6 +56,10 @@ TableRows rows_of(const Table& table, const TableSchema& schema, const std::stri
 // Returns one number per row, equal for equal values. Throws DataError for a missing value.
 std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& column, const std::string& place);
 
+// Returns one number per row, in the order of the times. Throws DataError for a value that is missing or not
+// a time.
+std::vector<double> times_of(const Table& table, const TableColumn& column, const std::string& place);
+
 // Returns the weights of the rows, float64 [rows]. Throws DataError for a column of texts, and for a weight
 // that is missing or negative.
 at::Tensor weights_of(const Table& table, const TableColumn& column, const std::string& place);

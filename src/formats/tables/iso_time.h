@@ -1,0 +1,13 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace kindling {
+
+// Returns the seconds since 1970 of a date or time in the format of ISO 8601, such as 2026-11-29,
+// 2026-11-29 15:30, 2026-11-29T15:30:00.25Z or 2026-11-29T15:30:00+02:00; '/' may stand for '-' in dates.
+// Without a zone it counts as UTC. Nothing for another text, and for a day that does not exist.
+std::optional<double> iso_time(std::string_view text);
+
+}  // namespace kindling
