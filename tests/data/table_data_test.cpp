@@ -567,10 +567,11 @@ TEST_F(TableFile, RefusesOptionsThatDoNotFit) {
 }
 
 TEST_F(TableFile, NamesTheRowOfAMissingValue) {
+  const std::string wanted =
+      ": the value is missing; expected: a value in every row; fill it in, or set "
+      "data.missing to \"median\"";
   EXPECT_EQ(refusal({.missing = "error"}),
-            "houses.csv, row 2, column 'rooms': the value is missing; expected: a value in every row; fill "
-            "it in, or "
-            "set data.missing to \"median\"");
+            "houses.csv, row 2, column 'rooms'" + wanted + "\nhouses.csv, row 4, column 'city'" + wanted);
   EXPECT_EQ(
       refusal({.target = {"rooms"}, .on_missing_target = "error"}),
       "houses.csv, row 2, column 'rooms': the value to predict is missing; expected: a value in every row; "

@@ -32,8 +32,11 @@ struct KINDLING_API TableSchema {
   // Numbers are scaled in float64; false in descriptions of version 1, whose models were trained on numbers
   // that were rounded to float32 first.
   bool scales_in_double = true;
+  // In columns of categories whose kind is not declared, booleans and integers have one text for each
+  // meaning: true for True, 3 for 3.0. False in descriptions of versions 1 and 2.
+  bool unifies_values = true;
 
-  // Returns the JSON text: {"version":2,"features":[{"name":"rooms","kind":"number"},
+  // Returns the JSON text: {"version":3,"features":[{"name":"rooms","kind":"number"},
   // {"name":"time","kind":"number","offset":1700000300},
   // {"name":"city","kind":"category","categories":["Bern","Bonn"]}],"targets":["price"]}.
   std::string text() const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/sources/table_rows.h"
+#include "data/sources/unified_values.h"
 #include "kindling/base/error.h"
 #include "kindling/config/reader.h"
 #include "kindling/data/table_data.h"
@@ -47,9 +48,14 @@ TableFacts facts_of(const TableDataOptions& options) try {
             : is_in(options.categories, options.label) ? read.categories
                                                        : read.known_categories,
             options.label);
-  const Table table = read_table(options.file, read);
-  const TableColumn* label = table.find(options.label);
-  return {.num_rows = table.num_rows, .num_classes = label == nullptr ? 0 : num_distinct(*label)};
+  Table table = read_table(options.file, read);
+  TableFacts facts{.num_rows = table.num_rows};
+  for (TableColumn& column : table.columns) {
+    if (column.name != options.label) continue;
+    if (!is_in(options.categories, column.name)) unify_values(column);
+    facts.num_classes = num_distinct(column);
+  }
+  return facts;
 } catch (const Error&) {
   return {};
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "data/sources/training_labels.h"
+#include "data/sources/unified_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/suggest.h"
@@ -195,8 +196,10 @@ void require_same_columns(const ConfigTables& config, DataModule& data) {
   if (!config.model.init_weights || !config.model.init_strict || !transform) return;
   const std::string saved = transform_in(find_weights(config.model.init_weights->string()).file);
   if (saved.empty() || dynamic_cast<const TableData*>(&data) == nullptr) return;
-  const std::vector<std::string> before = columns_of(TableSchema::parse(saved, "model.init_weights")),
-                                 now = columns_of(dynamic_cast<const TableData&>(data).schema());
+  const TableSchema& schema = dynamic_cast<const TableData&>(data).schema();
+  const std::vector<std::string> before = columns_of(
+                                     with_texts_of(schema, TableSchema::parse(saved, "model.init_weights"))),
+                                 now = columns_of(schema);
   const auto [left, right] = std::ranges::mismatch(before, now);
   if (left == before.end() && right == now.end()) return;
   const auto text_at = [](const auto& columns, auto at) { return at == columns.end() ? "no column" : *at; };

@@ -17,6 +17,8 @@
 #include "data/sources/table_findings.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
+#include "data/sources/unified_values.h"
+#include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/text.h"
@@ -41,8 +43,6 @@ void check_id(const std::string& id) {
                          .remedy = "rename it in the file"});
 }
 
-void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
-  validate(options, "data");
 void check_time_split(const TableDataOptions& options) {
   const auto refuse = [](const char* place, const char* found, const char* wanted) {
     throw ConfigError({.place = place, .found = found, .wanted = wanted});
@@ -62,6 +62,8 @@ void check_time_split(const TableDataOptions& options) {
     refuse(options.stratify ? "data.stratify" : "data.group", "data.split is \"time\"", "one of them");
 }
 
+void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
+  validate(options, "data");
   const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy = "") {
     throw ConfigError({.place = place, .found = found, .wanted = wanted, .remedy = remedy});
   };
@@ -82,9 +84,9 @@ void check_time_split(const TableDataOptions& options) {
   if (!is_split && (options.stratify || !options.group.empty()))
     refuse(options.stratify ? "data.stratify" : "data.group", "the rows are not split",
            "val_fraction or folds", "for example val_fraction = 0.2");
+  check_time_split(options);
   if (options.stratify && options.label.empty())
     refuse("data.stratify", "there is no label", "a column of classes, data.label");
-  check_time_split(options);
   if (!options.weights.empty() && shared.sampler)
     refuse("data.weights", "data.sampler is set, too", "one of them", "weights draw the rows by themselves");
   std::set<std::string> stems;
@@ -149,10 +151,10 @@ struct TableData::Impl {
       add_unless_listed(read.numbers, options.group, read);
     else if (!contains(options.features, options.group))
       add_unless_listed(read.categories, options.group, read);
-    return read;
-  }
     if (!contains(options.features, options.time))
       add_unless_listed(read.known_categories, options.time, read);
+    return read;
+  }
 
   enum class Columns : std::uint8_t { of_inputs, with_labels, of_training };
 
@@ -183,6 +185,28 @@ struct TableData::Impl {
     return table;
   }
 
+  // Columns that the config declares keep their texts.
+  bool is_declared(const std::string& name) const {
+    return contains(options.categories, name) || contains(options.numbers, name);
+  }
+
+  void unify(TableColumn& column) const {
+    if (column.kind == ColumnKind::category && !is_declared(column.name)) unify_values(column);
+  }
+
+  // The training file has shown which columns have booleans only.
+  void unify_by(const TableSchema& schema, Table& table) const {
+    if (!schema.unifies_values) return;
+    std::set<std::string> booleans;
+    for (const TableFeature& feature : schema.features)
+      if (!feature.is_declared && are_booleans(feature.categories)) booleans.insert(feature.name);
+    if (!is_declared(schema.label) && are_booleans(schema.classes)) booleans.insert(schema.label);
+    for (TableColumn& column : table.columns) {
+      if (booleans.contains(column.name)) unify_booleans(column);
+      if (column.name == schema.id || column.name == options.group) unify(column);
+    }
+  }
+
   // Reads a file by the schema.
   Table read_again(const std::filesystem::path& file, Columns columns) {
     const TableSchema& schema = transform->schema();
@@ -192,20 +216,22 @@ struct TableData::Impl {
     if (columns == Columns::of_training) add_unless_listed(read.numbers, options.weights, read);
     if (with_labels)
       for (const std::string& target : schema.targets) add_unless_listed(read.numbers, target, read);
-    Table table = read_table(file, reading(read, schema.id, with_labels ? schema.label : ""));
+    Table table = read_table_or_list_errors(file, reading(read, schema.id, with_labels ? schema.label : ""));
+    unify_by(schema, table);
     return with_labels ? without_broken(std::move(table), file) : table;
   }
 
   // Reads the training file without a schema. The names of its columns are those of the config.
   Table read_first() {
     try {
-      Table table = read_table(
+      Table table = read_table_or_list_errors(
           options.file,
           reading({.numbers = options.numbers, .categories = options.categories, .skips_broken = skips()},
                   options.id, options.label));
       warn_of_names(table);
       take_row_name(table);
       require_columns(table);
+      for (TableColumn& column : table.columns) unify(column);
       return without_broken(std::move(table), options.file);
     } catch (const DataError& error) {
       if (error.parts().found.starts_with("no column has the name "))
@@ -257,6 +283,7 @@ struct TableData::Impl {
     check("data.weights", {options.weights});
     check("data.id", {options.id});
     check("data.group", {options.group});
+    check("data.time", {options.time});
     if (!missing.empty()) throw ConfigErrors(std::move(missing));
   }
 
@@ -265,6 +292,9 @@ struct TableData::Impl {
     const std::string place = options.file.string();
     const auto n = static_cast<std::int64_t>(table.num_rows);
     if (!options.val_fraction && !options.folds) return samples_in_ranges(n, shared);
+    if (options.split == "time")
+      return split_by_time(times_of(table, require_column(table, options.time, "data.time", place), place),
+                           *options.val_fraction, "data");
     SplitOptions by{.val_fraction = options.val_fraction,
                     .folds = options.folds,
                     .fold = options.fold,
@@ -283,7 +313,6 @@ struct TableData::Impl {
   Samples samples_of(const TableRows& rows, const std::vector<std::int64_t>& indices) const {
     if (indices.empty()) return {};
     const at::Tensor chosen = index_tensor(indices);
-    check("data.time", {options.time});
     Samples samples{.raw = rows.raw.index_select(0, chosen)};
     if (rows.labels.defined()) samples.labels = rows.labels.index_select(0, chosen);
     if (!rows.ids.empty())
@@ -292,9 +321,6 @@ struct TableData::Impl {
   }
 
   static std::vector<std::int64_t> all_rows(const TableRows& rows) {
-    if (options.split == "time")
-      return split_by_time(times_of(table, require_column(table, options.time, "data.time", place), place),
-                           *options.val_fraction, "data");
     std::vector<std::int64_t> all(static_cast<std::size_t>(rows.raw.size(0)));
     std::iota(all.begin(), all.end(), 0);
     return all;
@@ -324,6 +350,11 @@ struct TableData::Impl {
                   place);
       transform = std::move(fitted);
     }
+    if (!schema.label.empty()) {
+      const auto* const classes = rows.labels.const_data_ptr<std::int64_t>();
+      warn_of_unvalidated_classes({classes, classes + rows.labels.numel()}, indices, schema.classes,
+                                  options.stratify, place);
+    }
     train = samples_of(rows, indices.train);
     val = samples_of(rows, indices.val);
     if (!options.weights.empty())
@@ -350,11 +381,6 @@ struct TableData::Impl {
   // Reads another file, once.
   const Samples& read_samples(std::optional<Samples>& samples, const std::filesystem::path& file,
                               Labels labels) {
-    if (!schema.label.empty()) {
-      const auto* const classes = rows.labels.const_data_ptr<std::int64_t>();
-      warn_of_unvalidated_classes({classes, classes + rows.labels.numel()}, indices, schema.classes,
-                                  options.stratify, place);
-    }
     if (samples) return *samples;
     const TableSchema& schema = transform->schema();
     const Table table = read_again(file, labels == Labels::none ? Columns::of_inputs : Columns::with_labels);

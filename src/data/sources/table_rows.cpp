@@ -9,11 +9,12 @@
 #include <string_view>
 #include <utility>
 
+#include "base/joined.h"
 #include "data/sources/table_labels.h"
 #include "data/sources/table_places.h"
-#include "kindling/base/error.h"
 #include "formats/tables/csv_number.h"
 #include "formats/tables/iso_time.h"
+#include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/suggest.h"
@@ -127,7 +128,9 @@ at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::stri
   at::Tensor raw =
       at::empty({static_cast<std::int64_t>(table.num_rows), static_cast<std::int64_t>(width)}, at::kDouble);
   auto* const out = raw.mutable_data_ptr<double>();
+  std::vector<std::string> missing_values;  // the first one of each column, if they are errors
   for (std::size_t i = 0; i < width; ++i) {
+    bool is_complete = true;
     const TableFeature& feature = schema.features[i];
     const TableColumn& column = column_for(table, feature.name, schema, place);
     const std::vector<double> values =
@@ -135,13 +138,16 @@ at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::stri
     for (std::size_t row = 0; row < values.size(); ++row) {
       out[row * width + i] = values[row];
       require_float32(values[row], table, row, feature.name, place);
-      if (missing == "error" && std::isnan(values[row]))
-        throw DataError({.place = row_place(table, row, feature.name, place),
-                         .found = "the value is missing",
-                         .wanted = "a value in every row",
-                         .remedy = "fill it in, or set data.missing to \"median\""});
+      if (missing != "error" || !std::isnan(values[row]) || !is_complete) continue;
+      is_complete = false;
+      missing_values.emplace_back(DataError({.place = row_place(table, row, feature.name, place),
+                                             .found = "the value is missing",
+                                             .wanted = "a value in every row",
+                                             .remedy = "fill it in, or set data.missing to \"median\""})
+                                      .what());
     }
   }
+  if (!missing_values.empty()) throw DataError({.found = joined(missing_values, "\n")});
   return raw;
 }
 
@@ -335,12 +341,6 @@ std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& colum
   return groups;
 }
 
-at::Tensor weights_of(const Table& table, const TableColumn& column, const std::string& place) {
-  if (column.kind != ColumnKind::number)
-    throw DataError(
-        {.place = column_place(place, column.name), .found = "the weights are texts", .wanted = "numbers"});
-  at::Tensor weights = at::empty({static_cast<std::int64_t>(column.numbers.size())}, at::kDouble);
-  for (std::size_t row = 0; row < column.numbers.size(); ++row) {
 std::vector<double> times_of(const Table& table, const TableColumn& column, const std::string& place) {
   const auto error = [&](std::size_t row, const std::string& found) {
     return DataError({.place = row_place(table, row, column.name, place),
@@ -363,6 +363,12 @@ std::vector<double> times_of(const Table& table, const TableColumn& column, cons
   return times;
 }
 
+at::Tensor weights_of(const Table& table, const TableColumn& column, const std::string& place) {
+  if (column.kind != ColumnKind::number)
+    throw DataError(
+        {.place = column_place(place, column.name), .found = "the weights are texts", .wanted = "numbers"});
+  at::Tensor weights = at::empty({static_cast<std::int64_t>(column.numbers.size())}, at::kDouble);
+  for (std::size_t row = 0; row < column.numbers.size(); ++row) {
     const double weight = column.numbers[row];
     if (!(weight >= 0))
       throw DataError(

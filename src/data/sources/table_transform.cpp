@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "data/sources/number_scale.h"
+#include "data/sources/unified_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -91,7 +92,7 @@ FittedNumber fit_number(std::vector<double> known, std::int64_t num_rows, const 
 
 // The descriptions of two transforms of the same raw inputs differ only in what this leaves out.
 TableSchema without_statistics(TableSchema schema) {
-  schema.scales_in_double = true;
+  schema.scales_in_double = schema.unifies_values = true;
   for (TableFeature& feature : schema.features) feature.offset.reset();
   return schema;
 }
@@ -139,7 +140,8 @@ void TableTransform::take_offsets() {
 
 bool TableTransform::adopt(const std::string& description) {
   const TableSchema saved = TableSchema::parse(description, kInputTransform);
-  if (without_statistics(saved).text() != without_statistics(schema_).text()) return false;
+  if (without_statistics(with_texts_of(schema_, saved)).text() != without_statistics(schema_).text())
+    return false;
   for (const TableFeature& feature : schema_.features)
     if (feature.offset && !saved.scales_in_double)
       log_warning("column '" + one_line(feature.name) +

@@ -10,6 +10,7 @@
 #include "formats/tables/column_kinds.h"
 #include "formats/tables/csv_number.h"
 #include "formats/tables/table_values.h"
+#include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/text.h"
 #include "kindling/formats/table.h"
@@ -28,13 +29,16 @@ class JsonLinesParser {
 
  public:
   JsonLinesParser(std::string_view text, const std::string& place, const DeclaredKinds& declared,
-                  const TableOptions& options, BrokenRows& broken)
+                  const TableOptions& options, BrokenRows& broken, WrongValues* wrong)
       : text_(text),
         place_(place),
         declared_(declared),
         options_(options),
         values_(options, place),
-        broken_(broken) {}
+        broken_(broken),
+        wrong_(wrong) {
+    if (wrong_ != nullptr) wrong_->begin_pass();
+  }
 
   void take_lines() {
     for (std::string_view rest = text_; !rest.empty();) {
@@ -161,6 +165,7 @@ class JsonLinesParser {
     } catch (const RowError& error) {
       if (!options_.skips_broken) throw;
       broken_.add(line_row_, error.what());
+      if (wrong_ != nullptr) wrong_->add_row(error.parts());
       remove_new_columns();
     }
   }
@@ -260,15 +265,18 @@ class JsonLinesParser {
 
   void leave_numbers(ColumnState& state, const std::string& text, const std::string& found) {
     const bool is_bool = found == text;
-    state.leave_numbers(
-        {.place = where(),
-         .found = found,
-         .wanted = "a number",
-         .remedy = csv_number(text)                   ? "write the number without quotes"
-                   : is_bool                          ? "write 1 or 0"
-                   : values_.is_meant_as_number(text) ? "write a number without quotes, with a decimal point"
-                                                      : values_.hint_for(text)},
-        state.num_numbers > 0);
+    const ErrorParts error{.place = where(),
+                           .found = found,
+                           .wanted = "a number",
+                           .remedy = csv_number(text) ? "write the number without quotes"
+                                     : is_bool        ? "write 1 or 0"
+                                     : values_.is_meant_as_number(text)
+                                         ? "write a number without quotes, with a decimal point"
+                                         : values_.hint_for(text)};
+    if (wrong_ != nullptr && state.is_declared)
+      wrong_->add_value(state.column.name, error);
+    else
+      state.leave_numbers(error, state.num_numbers > 0);
   }
 
   void add_category(ColumnState& state, const std::string& text) {
@@ -290,6 +298,7 @@ class JsonLinesParser {
   const TableOptions& options_;
   const TableValues values_;
   BrokenRows& broken_;
+  WrongValues* const wrong_;
   std::vector<ColumnState> columns_;
   std::vector<std::size_t> last_rows_;  // of columns: the last row that has the key
   std::unordered_map<std::string, std::size_t> by_name_;
@@ -305,12 +314,17 @@ class JsonLinesParser {
 }  // namespace
 
 Table parse_json_lines(std::string_view text, const std::string& place, const TableOptions& options) {
+  return parse_json_lines(text, place, options, nullptr);
+}
+
+Table parse_json_lines(std::string_view text, const std::string& place, const TableOptions& options,
+                       WrongValues* wrong) {
   refuse_utf16(text, place, "save it again as UTF-8");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   DeclaredKinds kinds = declared_kinds(options, place);
   BrokenRows broken;
   for (;;) {
-    JsonLinesParser parser(text, place, kinds, options, broken);
+    JsonLinesParser parser(text, place, kinds, options, broken, wrong);
     parser.take_lines();
     if (broken.begin_pass()) continue;
     if (!options.skips_others && parser.num_rows() > 0) require_columns(options, parser.names(), place);

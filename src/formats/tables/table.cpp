@@ -14,6 +14,7 @@
 #include "formats/tables/csv_layout.h"
 #include "formats/tables/csv_number.h"
 #include "formats/tables/table_values.h"
+#include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"
@@ -27,9 +28,11 @@ using Stage = ColumnState::Stage;
 
 class TableParser {
  public:
-  TableParser(std::string_view text, const std::string& place, const TableOptions& options)
+  TableParser(std::string_view text, const std::string& place, const TableOptions& options,
+              WrongValues* wrong)
       : text_(text),
         options_(options),
+        wrong_(wrong),
         values_(options, place),
         layout_(layout_of(text, options)),
         fields_(text, layout_, place) {}
@@ -41,6 +44,7 @@ class TableParser {
     if (!row_name_.empty()) kinds_.emplace(row_name_, DeclaredKind{.kind = ColumnKind::category});
     do {
       columns_.clear();
+      if (wrong_ != nullptr) wrong_->begin_pass();
       for (const std::string& name : names_) {
         columns_.emplace_back(name, kinds_, options_);
         if (name.empty() || (name == row_name_ && options_.skips_others && !is_declared(name)))
@@ -200,6 +204,7 @@ class TableParser {
           fields_.require_row_done();
         } catch (const RowError& error) {
           broken_.add(fields_.row(), error.what());
+          if (wrong_ != nullptr) wrong_->add_row(error.parts());
         }
       fields_.skip_row();
     }
@@ -284,11 +289,15 @@ class TableParser {
     }
     // If it is certain that none of the fields so far is a category, the others are taken at once.
     const bool is_mixed = state.num_numbers > 0 || has_quoted_missing_[i];
-    state.leave_numbers({.place = fields_.where(),
-                         .found = quoted_text(field.text),
-                         .wanted = values_.wanted_for(field.text),
-                         .remedy = values_.hint_for(field.text)},
-                        is_mixed);
+    const ErrorParts error{.place = fields_.where(),
+                           .found = quoted_text(field.text),
+                           .wanted = values_.wanted_for(field.text),
+                           .remedy = values_.hint_for(field.text)};
+    if (wrong_ != nullptr && state.is_declared) {
+      wrong_->add_value(state.column.name, error);
+      return add_number(state, kMissing);
+    }
+    state.leave_numbers(error, is_mixed);
     if (is_mixed) {
       count_field(state, field.text, 1);
     } else {
@@ -323,6 +332,7 @@ class TableParser {
 
   std::string_view text_;
   const TableOptions& options_;
+  WrongValues* const wrong_;
   const TableValues values_;
   const CsvLayout layout_;
   CsvFields fields_;
@@ -362,10 +372,15 @@ std::size_t Table::row_number(std::size_t index) const {
 }
 
 Table parse_table(std::string_view text, const std::string& place, const TableOptions& options) {
+  return parse_table(text, place, options, nullptr);
+}
+
+Table parse_table(std::string_view text, const std::string& place, const TableOptions& options,
+                  WrongValues* wrong) {
   check_options(options);
   refuse_utf16(text, place, "save it again as \"CSV UTF-8\"");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  return TableParser(text, place, options).parse();
+  return TableParser(text, place, options, wrong).parse();
 }
 
 }  // namespace kindling

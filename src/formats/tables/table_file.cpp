@@ -7,6 +7,7 @@
 
 #include "base/error_kind.h"
 #include "base/joined.h"
+#include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"
@@ -118,14 +119,18 @@ bool is_json_lines_file(const std::filesystem::path& path) {
 }
 
 Table read_table(const std::filesystem::path& path, const TableOptions& options) {
+  return read_table(path, options, nullptr);
+}
+
+Table read_table(const std::filesystem::path& path, const TableOptions& options, WrongValues* wrong) {
   const std::string place = path.string();
   std::string text = with_errors_as<DataError>([&] { return read_file(path, options.max_bytes); });
   if (is_gzip(text)) text = decompressed(text, place, options.max_bytes);
   refuse_other_formats(text, place);
-  if (!is_json_lines_file(path)) return parse_table(text, place, options);
+  if (!is_json_lines_file(path)) return parse_table(text, place, options, wrong);
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
   if (extension_of(path) == ".json" && is_array(text)) text = lines_of_array(text, place);
-  return parse_json_lines(text, place, options);
+  return parse_json_lines(text, place, options, wrong);
 }
 
 }  // namespace kindling

@@ -12,7 +12,7 @@
 namespace kindling {
 namespace {
 
-constexpr std::int64_t kFloat32Version = 1, kSchemaVersion = 2;
+constexpr std::int64_t kFloat32Version = 1, kExactTextVersion = 2, kSchemaVersion = 3;
 
 std::string json_list(const std::vector<std::string>& texts) {
   return "[" + joined(texts, ",", [](const std::string& text) { return json_string(text); }) + "]";
@@ -62,7 +62,8 @@ TableFeature feature_of(const JsonView& view, std::int64_t version) {
   feature.is_declared = view.has("declared") && view["declared"].boolean();
   if (!view.has("offset")) return feature;
   if (feature.kind != ColumnKind::number || version == kFloat32Version)
-    view["offset"].refuse("an offset", "an offset of a column of numbers, in a description of version 2");
+    view["offset"].refuse("an offset",
+                          "an offset of a column of numbers, in a description of version 2 or later");
   feature.offset = view["offset"].number();
   if (!std::isfinite(*feature.offset)) view["offset"].refuse("it is not finite", "a finite number");
   return feature;
@@ -71,7 +72,9 @@ TableFeature feature_of(const JsonView& view, std::int64_t version) {
 }  // namespace
 
 std::string TableSchema::text() const {
-  const std::int64_t version = scales_in_double ? kSchemaVersion : kFloat32Version;
+  const std::int64_t version = !scales_in_double ? kFloat32Version
+                               : unifies_values  ? kSchemaVersion
+                                                 : kExactTextVersion;
   std::string text = "{\"version\":" + std::to_string(version) + ",\"features\":[" +
                      joined(features, ",", feature_text) + "]";
   if (!targets.empty()) text += ",\"targets\":" + json_list(targets);
@@ -84,13 +87,14 @@ TableSchema TableSchema::parse(const std::string& text, const std::string& place
   const nlohmann::json document = parse_json(text, place);
   const JsonView view(document, place);
   const std::int64_t version = view["version"].integer();
-  if (version != kSchemaVersion && version != kFloat32Version)
-    view["version"].refuse(std::to_string(version), "1 or 2", "use the version of Kindling that wrote it");
+  if (version < kFloat32Version || version > kSchemaVersion)
+    view["version"].refuse(std::to_string(version), "1, 2 or 3", "use the version of Kindling that wrote it");
   TableSchema schema{.targets = texts_in(view, "targets"),
                      .label = text_in(view, "label"),
                      .classes = texts_in(view, "classes"),
                      .id = text_in(view, "id"),
-                     .scales_in_double = version == kSchemaVersion};
+                     .scales_in_double = version != kFloat32Version,
+                     .unifies_values = version == kSchemaVersion};
   std::vector<std::string> names;
   for (const JsonView& feature : view["features"].items()) {
     schema.features.push_back(feature_of(feature, version));

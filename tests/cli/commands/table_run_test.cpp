@@ -74,7 +74,7 @@ TEST_F(TableRun, SavesTheTransformWithTheModel) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   const StateDict weights = load_safetensors(run() / "weights.safetensors");
   EXPECT_EQ(weights.metadata.at("input_transform"),
-            R"({"version":2,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
+            R"({"version":3,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
             R"("categories":["","Bern, new","Bern, old","Chur"],"declared":true},{"name":"garden",)"
             R"("kind":"category","categories":["no","yes"]},{"name":"age","kind":"number"}],)"
             R"("targets":["price"],"id":"row"})");

@@ -20,7 +20,7 @@ const TableSchema kHouses{
     .id = "row"};
 
 constexpr const char* kHousesText =
-    R"({"version":2,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
+    R"({"version":3,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
     R"("categories":["","Bern, \"old\""],"declared":true},{"name":"heating","kind":"category",)"
     R"("categories":["gas"]}],"targets":["price","rent"],"id":"row"})";
 
@@ -29,7 +29,7 @@ TEST(TableSchema, IsWrittenAsJson) {
   const TableSchema flowers{
       .features = {{.name = "length"}}, .label = "species", .classes = {"setosa", "virginica"}};
   EXPECT_EQ(flowers.text(),
-            R"({"version":2,"features":[{"name":"length","kind":"number"}],"label":"species",)"
+            R"({"version":3,"features":[{"name":"length","kind":"number"}],"label":"species",)"
             R"("classes":["setosa","virginica"]})");
 }
 
@@ -42,7 +42,7 @@ TEST(TableSchema, KeepsEveryDigitOfAnOffset) {
   const double offset = 1700000299.123456;
   const TableSchema times{.features = {{.name = "time", .offset = offset}, {.name = "x"}}, .targets = {"y"}};
   EXPECT_EQ(times.text(),
-            R"({"version":2,"features":[{"name":"time","kind":"number","offset":1700000299.123456},)"
+            R"({"version":3,"features":[{"name":"time","kind":"number","offset":1700000299.123456},)"
             R"({"name":"x","kind":"number"}],"targets":["y"]})");
   const TableSchema read = TableSchema::parse(times.text(), "file");
   EXPECT_EQ(read.features[0].offset, offset);
@@ -58,6 +58,16 @@ TEST(TableSchema, RemembersADescriptionOfVersionOne) {
   EXPECT_FALSE(read.scales_in_double);
   EXPECT_EQ(read.text(), kText);
   EXPECT_TRUE(TableSchema::parse(kHousesText, "file").scales_in_double);
+}
+
+// Their booleans are the texts of the file.
+TEST(TableSchema, RemembersADescriptionOfVersionTwo) {
+  constexpr const char* kText = R"({"version":2,"features":[{"name":"x","kind":"number"}],"targets":["y"]})";
+  const TableSchema read = TableSchema::parse(kText, "file");
+  EXPECT_TRUE(read.scales_in_double);
+  EXPECT_FALSE(read.unifies_values);
+  EXPECT_EQ(read.text(), kText);
+  EXPECT_TRUE(TableSchema::parse(kHousesText, "file").unifies_values);
 }
 
 TEST(TableSchema, ReadsItsColumnsOnlyAndInTheirKinds) {
@@ -81,9 +91,10 @@ std::string message(const std::string& text) {
 }
 
 TEST(TableSchema, RefusesOtherTexts) {
-  EXPECT_EQ(message(R"({"version":3})"),
-            "file.version: 3; expected: 1 or 2; use the version of Kindling that wrote it");
-  const std::string offset = "; expected: an offset of a column of numbers, in a description of version 2";
+  EXPECT_EQ(message(R"({"version":4})"),
+            "file.version: 4; expected: 1, 2 or 3; use the version of Kindling that wrote it");
+  const std::string offset =
+      "; expected: an offset of a column of numbers, in a description of version 2 or later";
   EXPECT_EQ(message(R"({"version":1,"features":[{"name":"a","kind":"number","offset":1}]})"),
             "file.features[0].offset: an offset" + offset);
   EXPECT_EQ(
