@@ -22,8 +22,8 @@ KINDLING_API std::string toml_text(double value);
 std::string toml_text(const CountOrFraction& value);
 std::string toml_text(const NumbersOrWord& value);
 KINDLING_API std::string toml_text(std::string_view value);
-std::string toml_text(const std::string& value);
-std::string toml_text(const std::filesystem::path& value);
+KINDLING_API std::string toml_text(const std::string& value);
+KINDLING_API std::string toml_text(const std::filesystem::path& value);
 
 // Returns a key, quoted if necessary.
 std::string toml_key(std::string_view key);

@@ -8,6 +8,7 @@ namespace kindling {
 
 // One function per subcommand; each returns the exit code and throws kindling::Error for what cannot be done.
 int fit_command(const CommandContext& context);
+int config_command(const CommandContext& context);
 int validate_command(const CommandContext& context);
 int test_command(const CommandContext& context);
 int predict_command(const CommandContext& context);

@@ -64,8 +64,10 @@ int check_command(const CommandContext& context, const LoadedConfig& loaded) {
 
 }  // namespace
 
-int fit_command(const CommandContext& command) {
-  if (!command.request.sweep.parameters.empty()) return sweep_command(command);
+int fit_command(const CommandContext& words) {
+  const Request requested = with_column_to_predict(words.request);
+  const CommandContext command{requested, words.registry, words.argc, words.argv};
+  if (!requested.sweep.parameters.empty()) return sweep_command(command);
   StopOnSignal signals;
   const bool is_to_run = !command.request.check && command.request.print_config.empty();
   const LaunchPlace place = is_to_run ? launch_environment() : std::nullopt;

@@ -142,10 +142,10 @@ class KeyChooser {
             "data.target has so many columns");
     const bool is_split =
         table.val_fraction || table.folds || !table.val_files.empty() || has("data.train") || has("data.val");
-    if (!is_split) set("data.val_fraction", "0.2", "the config has no split");
+    if (!is_split) set("data.val_fraction", "0.2", "no split is set");
     if (use_ != ConfigUse::fit) return;
     if (!has("trainer.max_steps") && !has("trainer.max_time"))
-      set("trainer.max_epochs", "20", "the config has no end");
+      set("trainer.max_epochs", "20", "no end is set");
     if (facts.num_rows > 0 && facts.num_rows < kSmallTable && !has("optimizer"))
       set("data.batch_size", "16", "the table has " + std::to_string(facts.num_rows) + " rows");
   }

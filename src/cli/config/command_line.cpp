@@ -9,10 +9,12 @@
 #include <utility>
 #include <variant>
 
+#include "base/joined.h"
 #include "cli/config/command_parser.h"
 #include "cli/config/config_topics.h"
 #include "cli/config/exit_codes.h"
 #include "cli/config/other_names.h"
+#include "config/toml_text.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
@@ -74,7 +76,8 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
         i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
                   words[i - 1] == "--resume" || words[i - 1] == "--svg" || words[i - 1] == "--map" ||
                   words[i - 1] == "--key" || words[i - 1] == "--dynamic" || words[i - 1] == "--sweep" ||
-                  words[i - 1] == "--filter" || words[i - 1] == "--out" || words[i - 1] == "--png");
+                  words[i - 1] == "--filter" || words[i - 1] == "--out" || words[i - 1] == "--png" ||
+                  words[i - 1] == "--target");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -361,9 +364,38 @@ void take_file_to_predict(Request& request) {
   request.evaluation.run.clear();
 }
 
+// True for a file that is a table by its extension, of a format that is read or named in an error.
+bool is_table(const std::filesystem::path& word) {
+  const std::string extension = lower_case(word.extension().string());
+  for (const char* const compressed : {".gz", ".bz2", ".xz", ".zst"})
+    if (extension == compressed) return true;
+  constexpr std::array<std::string_view, 15> kTables{".csv", ".tsv",  ".tab",     ".psv",     ".txt",
+                                                     ".dat", ".data", ".json",    ".jsonl",   ".ndjson",
+                                                     ".xls", ".xlsx", ".parquet", ".feather", ".arrow"};
+  return std::find(kTables.begin(), kTables.end(), extension) != kTables.end();
+}
+
+void take_table(Request& request, const std::filesystem::path& word) {
+  if (!request.table.empty())
+    throw ConfigError({.place = "kindling " + request.command,
+                       .found = "two tables, " + request.table.string() + " and " + word.string(),
+                       .wanted = "one table",
+                       .remedy = "name further ones with data.val_files or data.test_file"});
+  request.table = word;
+}
+
 // fit, data and bench step take config files as words, data also the name of a data set; a run is evaluated
-// by its name, a config file as with -c.
+// by its name, a config file as with -c. All of them take a table instead of a config.
 void move_config_words(Request& request) {
+  std::erase_if(request.config_words, [&](const std::filesystem::path& word) {
+    if (!is_table(word)) return false;
+    take_table(request, word);
+    return true;
+  });
+  if (!request.table.empty()) {
+    request.overrides.insert(request.overrides.begin(), "data.file=" + config::toml_text(request.table));
+    ++request.num_derived;
+  }
   for (const std::filesystem::path& word : request.config_words) {
     // For data it may be the name of a data set, next to a folder of that name.
     if (std::error_code ignored; request.command != "data" && std::filesystem::is_directory(word, ignored))

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -82,14 +84,19 @@ struct SweepRequest {
 
 // The request of the command line.
 struct Request {
-  // fit, validate, test, predict, export, import, plot, diff, runs, sweep, data, new, devices, bench, doctor,
-  // list, help, completion
+  // fit, config, validate, test, predict, export, import, plot, diff, runs, sweep, data, new, devices, bench,
+  // doctor, list, help, completion
   std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::filesystem::path> config_words{};  // given without -c; parsing moves them to `configs`
-  std::vector<std::string> overrides{};               // "trainer.max_epochs=3", in their order
-  std::string weights{};           // of --weights: RUN, RUN:best, RUN:last, RUN:STEP or a file
-  std::filesystem::path resume{};  // of fit --resume: a run directory or a checkpoint of a run
+  std::filesystem::path table{};  // a word that names a table instead of a config; see parse_command_line()
+  std::string target{};           // of fit and config: the column to predict; empty: as the config says
+  std::size_t num_derived = 0;    // overrides that stand for these words
+  // The overrides among them that the table has decided, by key, with the reason.
+  std::map<std::string, std::string> table_choices{};
+  std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
+  std::string weights{};                 // of --weights: RUN, RUN:best, RUN:last, RUN:STEP or a file
+  std::filesystem::path resume{};        // of fit --resume: a run directory or a checkpoint of a run
   bool allow_config_change = false;
   std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers; empty: all
   std::vector<std::string> help_topic{};  // of help: words that are not a command
@@ -127,7 +134,8 @@ struct ParsedCommandLine {
 
 // Parses a command line. Throws ConfigError with a suggestion for words that it does not know; the registry
 // provides the config keys. Overrides are words with a '=' that do not start with '-', and options whose name
-// contains a '.' (`--trainer.max_epochs 3`) or is `seed` or `name`, before or after the subcommand.
+// contains a '.' (`--trainer.max_epochs 3`) or is `seed` or `name`, before or after the subcommand. A word
+// that names a table becomes the first override, data.file.
 ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& registry);
 
 // Returns a word quoted for a shell.

@@ -32,7 +32,12 @@ void add_config(CLI::App& command, Request& request) {
 // fit and bench step also take config files without -c. From version 2.4 on, CLI11 refuses a positional
 // argument with the name of an option.
 void add_config_words(CLI::App& command, Request& request) {
-  command.add_option("configs", request.config_words, "config files, as with --config")->type_name("CONFIG");
+  command.add_option("configs", request.config_words, "config files, as with --config, or a table of data")
+      ->type_name("CONFIG|TABLE");
+}
+
+void add_target(CLI::App& command, Request& request, const char* doc) {
+  command.add_option("--target", request.target, doc)->type_name("COLUMN");
 }
 
 void add_run_options(CLI::App& command, Request& request) {
@@ -265,6 +270,8 @@ void add_fit(CLI::App& app, Request& request) {
   CLI::App& fit = *app.add_subcommand("fit", "train a model");
   add_config_words(fit, request);
   add_run_options(fit, request);
+  add_target(fit, request,
+             "the column of the table to predict: numbers as data.target, texts or two values as data.label");
   fit.add_option("--resume", request.resume,
                  "resume a run from its latest checkpoint, or from a given checkpoint")
       ->type_name("RUN|FILE");
@@ -279,6 +286,15 @@ void add_fit(CLI::App& app, Request& request) {
   add_jobs(fit, request);
 }
 
+void add_config_command(CLI::App& app, Request& request) {
+  CLI::App& config = *app.add_subcommand(
+      "config", "write a config for a table to the standard output, with the reason for each value");
+  config.add_option("table", request.table, "a table: CSV or JSON lines")->required()->type_name("FILE");
+  add_target(config, request,
+             "the column to predict (one named target, label, class or y, or the last one that varies)");
+  config.footer(kAnyKey);
+}
+
 void add_data(CLI::App& app, Request& request) {
   CLI::App& data = *app.add_subcommand("data", "inspect data before training on them");
   data.require_subcommand(1);
@@ -290,8 +306,8 @@ void add_data(CLI::App& app, Request& request) {
     CLI::App& command = *data.add_subcommand(name, doc);
     command
         .add_option("data", request.config_words,
-                    "a data set that `kindling list datasets` names, or config files")
-        ->type_name("NAME|CONFIG");
+                    "a data set that `kindling list datasets` names, config files, or a table")
+        ->type_name("NAME|CONFIG|TABLE");
     add_config(command, request);
     command.add_flag("--json", request.json, "print JSON, one object per line");
   }
@@ -333,6 +349,7 @@ void set_group(CLI::App& app, std::size_t& first, const char* group) {
 
 constexpr std::pair<const char*, const char*> kExamples[] = {
     {"fit", "kindling fit configs/digits.toml trainer.max_epochs=3"},
+    {"config", "kindling config houses.csv --target price > houses.toml"},
     {"sweep", "kindling sweep configs/sweep.toml --jobs 2"},
     {"new", "kindling new my_project"},
     {"data", "kindling data check digits"},
@@ -395,6 +412,7 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
 void add_commands(CLI::App& app, Request& request) {
   std::size_t first = 0;
   add_fit(app, request);
+  add_config_command(app, request);
   add_sweep(app, request);
   app.add_subcommand("new", "write a C++ project with a custom model and data into ./NAME")
       ->add_option("name", request.project, "a letter, then letters, digits, '_' or '-'")

@@ -1,6 +1,7 @@
 #include "cli/run/loaded_config.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -9,10 +10,13 @@
 #include <vector>
 
 #include "base/joined.h"
+#include "cli/config/predicted_column.h"
 #include "cli/run/resume_plan.h"
 #include "cli/run/weights.h"
+#include "config/toml_text.h"
 #include "kindling/base/error.h"
 #include "kindling/config/reader.h"
+#include "kindling/data/table_data.h"
 #include "kindling/formats/table_schema.h"
 #include "runs/run_folder.h"
 
@@ -88,6 +92,80 @@ void print_valid(const LoadedConfig& loaded) {
   std::cout << loaded.description << ": no errors, nothing was run\n";
 }
 
+namespace {
+
+// "houses" for "data/houses.csv.gz"
+std::string name_of_table(const std::filesystem::path& table) {
+  const std::filesystem::path stem = table.stem();
+  return (lower_case(table.extension().string()) == ".gz" ? stem.stem() : stem).string();
+}
+
+bool has_override(const Request& request, const std::string& key) {
+  return std::ranges::any_of(request.overrides,
+                             [&](const std::string& one) { return one.starts_with(key + "="); });
+}
+
+// Refuses --target if something else decides what is predicted.
+void check_target(const Request& request) {
+  if (request.target.empty()) return;
+  const bool has_label = has_override(request, "data.label");
+  if (!has_label && !has_override(request, "data.target") && request.resume.empty()) return;
+  throw ConfigError({.place = "--target",
+                     .found = std::string(!request.resume.empty() ? "--resume"
+                                          : has_label             ? "data.label"
+                                                                  : "data.target") +
+                              " is given, too",
+                     .wanted = "one of them"});
+}
+
+// Adds an override that stands for other words, with the reason if the table has decided.
+void derive(Request& request, const std::string& key, const std::string& value,
+            const std::string& reason = {}) {
+  request.overrides.push_back(key + "=" + value);
+  ++request.num_derived;
+  if (!reason.empty()) request.table_choices[key] = reason;
+}
+
+// Returns the options of the table in the request; nothing after an error, which is reported when the config
+// is read.
+std::optional<TableDataOptions> table_options(const Request& request) {
+  ConfigDocument document;
+  for (ConfigDocument& one : load_all(request.configs)) document.merge(std::move(one));
+  for (const auto& assignment : request.overrides) document.set(assignment);
+  ConfigReader reader(document);
+  TableDataOptions options;
+  reader.read("data", OptionSet::of(options));
+  return reader.num_errors() == 0 ? std::optional(options) : std::nullopt;
+}
+
+}  // namespace
+
+Request with_column_to_predict(Request request, bool guesses) {
+  if (request.table.empty() && request.target.empty()) return request;
+  check_target(request);
+  if (!request.table.empty() && request.configs.empty() && request.resume.empty() && !guesses &&
+      !has_override(request, "name"))
+    derive(request, "name", config::toml_text(name_of_table(request.table)));
+  std::optional<TableDataOptions> options = table_options(request);
+  if (!options) return request;
+  if (guesses)
+    if (const auto guess = guess_reading(*options)) {
+      derive(request, guess->key, guess->value, guess->reason);
+      options = table_options(request);
+    }
+  const bool has_column = !options->label.empty() || !options->target.empty();
+  if (request.target.empty() && (has_column || !request.resume.empty())) return request;
+  if (request.target.empty() && !guesses)
+    refuse_without_target(*options, request.command, request.table.string());
+  options->label.clear(), options->target.clear();
+  const PredictedColumn column = predicted_column(*options, request.target);
+  if (has_column)
+    derive(request, column.is_label ? "data.target" : "data.label", column.is_label ? "[]" : "\"\"");
+  derive(request, column.is_label ? "data.label" : "data.target", config::toml_text(column.name),
+         column.reason);
+  return request;
+}
+
 LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use) {
   std::vector<std::filesystem::path> files = request.configs;
   if (!request.resume.empty()) files.insert(files.begin(), run_of(request.resume) / "config.toml");
@@ -99,10 +177,19 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
   if (request.resume.empty())
     loaded.chosen = choose_keys(loaded.document, registry, use,
                                 former_choices(request, loaded.document, registry, stem, use));
+  std::vector<ChosenKey> by_table;
+  for (const std::string& one : request.overrides) {
+    const std::string key = one.substr(0, one.find('='));
+    if (const auto found = request.table_choices.find(key); found != request.table_choices.end())
+      by_table.push_back({key, one.substr(key.size() + 1), found->second});
+  }
+  loaded.chosen.insert(loaded.chosen.begin(), by_table.begin(), by_table.end());
   loaded.config = run_config(loaded.document, registry, stem, use, is_empty);
-  const std::size_t count = request.overrides.size();
+  const std::size_t count = request.overrides.size() - request.num_derived;
   const auto name_of = [](const std::filesystem::path& file) { return file.filename().string(); };
-  loaded.description = files.empty() ? "no file" : joined(files, ", ", name_of);
+  loaded.description = !files.empty()          ? joined(files, ", ", name_of)
+                       : request.table.empty() ? "no file"
+                                               : name_of(request.table);
   if (count > 0)
     loaded.description += " + " + std::to_string(count) + (count == 1 ? " override" : " overrides");
   loaded.is_query = request.check || !request.print_config.empty();

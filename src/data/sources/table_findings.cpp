@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace kindling {
 namespace {
 
 constexpr std::size_t kFewRows = 20;  // fewer show nothing
+constexpr std::size_t kFewClasses = 10;
 
 bool is_digit_of_date(char c) { return c >= '0' && c <= '9'; }
 
@@ -97,6 +99,12 @@ bool counts_rows(const TableColumn& column) {
   return true;
 }
 
+// The number of values that differ; 0 if some are not whole numbers.
+std::size_t num_whole_numbers(const std::vector<double>& values) {
+  if (std::ranges::any_of(values, [](double value) { return value != std::floor(value); })) return 0;
+  return std::set<double>(values.begin(), values.end()).size();
+}
+
 class Findings {
  public:
   Findings(const Table& table, const std::vector<std::int64_t>& rows, const std::string& place)
@@ -121,7 +129,11 @@ class Findings {
     const NumberScale scale = scale_of(values);
     if (scale.deviation == 0)
       add(name, "the value to predict is " + number_text(values[0]) + " in all training rows");
-    else if (scale.needs_offset())
+    else if (const std::size_t count = num_whole_numbers(values);
+             values.size() >= kFewRows && count > 1 && count <= kFewClasses)
+      add(name, "the value to predict has " + std::to_string(count) +
+                    " different whole numbers; if they are classes, set data.label instead of data.target");
+    if (scale.deviation > 0 && scale.needs_offset())
       add(name, "float32 rounds the values to predict coarsely, because the largest is " +
                     short_text(scale.largest, 3) + ", but their standard deviation " +
                     short_text(scale.deviation, 3) + "; subtract an offset from the column");

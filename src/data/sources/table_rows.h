@@ -29,8 +29,8 @@ const TableColumn& require_column(const Table& table, const std::string& name, c
                                   const std::string& place);
 
 // Returns the error for a column that the table lacks.
-ErrorParts missing_column(const Table& table, const std::string& name, const std::string& key,
-                          const std::string& place);
+KINDLING_API ErrorParts missing_column(const Table& table, const std::string& name, const std::string& key,
+                                       const std::string& place);
 
 // Returns the schema of a table that was read without one: kinds and classes, and the categories of all rows.
 // Throws ConfigError and DataError.

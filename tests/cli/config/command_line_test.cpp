@@ -54,6 +54,16 @@ TEST(CommandLine, TakesPathsWithASignForPaths) {
   std::filesystem::current_path(former);
 }
 
+TEST(CommandLine, TakesATableInsteadOfAConfig) {
+  const Request request = parse({"fit", "a.toml", "houses.CSV.gz", "--target", "a=b", "seed=3"});
+  EXPECT_EQ(request.configs, std::vector<std::filesystem::path>{"a.toml"});
+  EXPECT_EQ(request.table, "houses.CSV.gz");
+  EXPECT_EQ(request.target, "a=b");
+  EXPECT_EQ(request.overrides, (std::vector<std::string>{"data.file=\"houses.CSV.gz\"", "seed=3"}));
+  EXPECT_EQ(parse({"data", "check", "t.parquet"}).table, "t.parquet");  // which is refused by its name
+  EXPECT_EQ(parse({"data", "check", "digits"}).table, "");
+}
+
 // CLI11 refuses it from version 2.4 on; Debian 12 has 2.1.
 TEST(CommandLine, NamesNoArgumentAsAnOption) {
   kindling_cli11::App app;
@@ -87,7 +97,8 @@ std::string answer(std::vector<std::string> words) {
 
 TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
   const std::string commands =
-      "expected: one of fit, sweep, new, data, validate, test, predict, export, import, runs, plot, diff, "
+      "expected: one of fit, config, sweep, new, data, validate, test, predict, export, import, runs, plot, "
+      "diff, "
       "devices, bench, doctor, list, help, version, completion";
   EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
             "kindling: there is no command 'predcit'; " + commands + "; did you mean 'predict'?");

@@ -119,7 +119,7 @@ TEST(ConfigurationReference, ListsRegisteredNames) {
 TEST(CommandReference, ListsSubcommands) {
   const std::string page = command_reference();
   for (const char* text :
-       {"\n## `kindling fit`\n\nTrain a model.\n\n```text\nkindling fit [OPTIONS] [CONFIG]\n```\n",
+       {"\n## `kindling fit`\n\nTrain a model.\n\n```text\nkindling fit [OPTIONS] [CONFIG|TABLE]\n```\n",
         "\n| `--color WHEN` | when to use colors (auto); one of auto, always, never |\n",
         "\n| `-c, --config FILE` | ", "\n## `kindling bench matmul`\n", "\n| `RUN\\|CHECKPOINT` | ",
         "\nkindling list [OPTIONS] [KIND]\n", "\nkindling diff [OPTIONS] A B\n"})

@@ -1,0 +1,173 @@
+// `kindling config TABLE`, and `kindling fit TABLE --target COLUMN`.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cli/commands/program_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ConfigCommand : public testing::Test {
+ protected:
+  // 60 houses with names; the price is a number, `kind` a text, `sold` has two values.
+  void SetUp() override {
+    std::string text = "name,rooms,# city,kind,sold,price\n";
+    for (int i = 0; i < 60; ++i)
+      text += "house " + std::to_string(i) + " of them," + std::to_string(i % 5) + ",\"Bern \"\"" +
+              std::to_string(i % 3) + "\"\"\"," + (i % 4 == 0 ? "large" : "small") + "," +
+              std::to_string(i % 2) + "," + std::to_string(i % 7) + ".5\n";
+    write_text(file_, text);
+  }
+  ProgramRun write_config(std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"config", file_, "trainer.num_gpus=0"});
+    ProgramRun run = run_program(more);
+    write_text(scratch_ / "job.toml", run.out);
+    return run;
+  }
+  ProgramRun fit(std::vector<std::string> words) {
+    words.insert(words.begin(), "fit");
+    words.insert(words.end(), {"--progress=none", "run.dir=" + (scratch_ / "runs").string()});
+    return run_program(words);
+  }
+  static void expect_in(const std::string& text, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts)
+      EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+
+  const Scratch scratch_;
+  const std::string file_ = scratch_ / "houses.csv";
+};
+
+TEST_F(ConfigCommand, WritesAConfigThatRunsWithAReasonForEachChoice) {
+  const ProgramRun run = write_config({"--target", "# city", "data.exclude=['name']"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_in(run.out,
+            {"name = \"mlp\"     # data.label is a column of classes", "num_classes = 3  # the label has",
+             "label = \"# city\"  ", "# its values are texts, thus classes", "exclude = [\"name\"]\n",
+             "val_fraction = 0.2", "# no split is set", "max_epochs = 20  # no end is set", "num_gpus = 0",
+             "# The model reads: rooms (numbers), kind (2 categories), sold (numbers), price (numbers).\n"});
+  EXPECT_EQ(run.out.find("Warnings"), std::string::npos) << run.out;
+  const ProgramRun fitted = fit({scratch_ / "job.toml"});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  // It has all that is chosen: the same file and command choose nothing more.
+  EXPECT_EQ(fitted.out.find("chosen"), std::string::npos) << fitted.out;
+  const std::string config = text_of(scratch_ / "runs/job/0001/config.toml");
+  expect_in(config, {"label = \"# city\"", "num_classes = 3", "batch_size = 16"});
+}
+
+TEST_F(ConfigCommand, NamesColumnsThatAreProbablyNotMeant) {
+  const ProgramRun run = write_config();
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_in(run.out, {"#\n# Warnings:\n# - ", "column 'name': 48 of 48", "target = \"price\"",
+                      "# it is the last column; its values are numbers"});
+  EXPECT_EQ(fit({scratch_ / "job.toml", "trainer.max_epochs=1"}).exit_code, 0);
+}
+
+TEST_F(ConfigCommand, GuessesTheColumnToPredict) {
+  const auto guess = [&](const std::string& header, const std::string& row) {
+    std::string text = header + "\n";
+    for (int i = 0; i < 24; ++i) {
+      std::string values = row;
+      for (const auto& [mark, value] : {std::pair<char, int>{'i', i}, {'c', i % 3}, {'b', i % 2}})
+        for (std::size_t at = 0; (at = values.find(mark)) != std::string::npos;)
+          values.replace(at, 1, std::to_string(value));
+      text += values + "\n";
+    }
+    write_text(file_, text);
+    const ProgramRun run = write_config();
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const std::size_t at =
+        run.out.find(run.out.find("\nlabel") == std::string::npos ? "\ntarget" : "\nlabel");
+    const std::string line = run.out.substr(at + 1, run.out.find("  #", at) - at - 1);
+    return line.substr(0, line.find_last_not_of(' ') + 1);
+  };
+  EXPECT_EQ(guess("x,Target,z", "c,b,c"), "label = \"Target\"");
+  EXPECT_EQ(guess("class,x,z", "c,b,c"), "target = \"class\"");
+  EXPECT_EQ(guess("x,y2,number", "b,c,i"), "target = \"y2\"");  // `number` counts the rows
+  EXPECT_EQ(guess("x,kind,note", "c,s c s,text i"), "label = \"kind\"");
+  EXPECT_EQ(guess("x,kind,empty", "c,Tc,"), "label = \"kind\"");
+}
+
+TEST_F(ConfigCommand, GuessesHowTheFileIsWritten) {
+  const auto guess = [&](const std::string& text, const std::string& line) {
+    write_text(file_, text);
+    const ProgramRun run = write_config();
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    expect_in(run.out, {line});
+    EXPECT_EQ(fit({scratch_ / "job.toml", "trainer.max_epochs=1", "--quiet"}).exit_code, 0);
+  };
+  guess("1,2\n3,4\n5,7\n6,8\n9,9\n", "# the first row contains numbers only");
+  guess("x,y\n1,2\n?,4\n5,7\n6,8\n9,9\n", "na_values = \"auto\"");
+  guess("x;y\n1;2,5\n3;4,25\n5;7,5\n6;8,5\n9;9,5\n", "decimal = \",\"");
+  guess("x;y\n1;2,500\n3;4,250\n5;7,500\n6;8,500\n9;900\n", "thousands = \",\"");
+}
+
+TEST_F(ConfigCommand, FitsATableInOneGo) {
+  const ProgramRun classes = fit({file_, "--target", "sold", "data.exclude=name", "trainer.max_epochs=2"});
+  ASSERT_EQ(classes.exit_code, 0) << classes.err;
+  expect_in(classes.out,
+            {"config   houses.csv + 3 overrides", "chosen   data.label = \"sold\"", "runs/houses/0001"});
+  expect_in(text_of(scratch_ / "runs/houses/0001/config.toml"), {"label = \"sold\"", "name = \"mlp\""});
+  expect_in(text_of(scratch_ / "runs/houses/0001/log.txt"),
+            {"config: data.label = \"sold\", because it has two values, thus classes"});
+  const ProgramRun numbers =
+      fit({file_, "--target=price", "data.exclude=name", "trainer.max_epochs=2", "name=n"});
+  ASSERT_EQ(numbers.exit_code, 0) << numbers.err;
+  expect_in(text_of(scratch_ / "runs/n/0001/config.toml"),
+            {"target = [\"price\"]", "name = \"mlp_regressor\""});
+  // It replaces the column of a config, and sweeps take it too.
+  write_text(scratch_ / "job.toml", "[data]\nname = \"csv\"\nfile = \"houses.csv\"\ntarget = \"price\"\n");
+  const ProgramRun other = fit({scratch_ / "job.toml", "--target", "kind", "--print-config"});
+  expect_in(other.out, {"label = \"kind\"", "target = []"});
+  const ProgramRun swept = fit({file_, "--target", "price", "name=s", "--sweep", "seed=0,1", "--check"});
+  EXPECT_EQ(swept.exit_code, 0) << swept.err;
+}
+
+TEST_F(ConfigCommand, ChecksATable) {
+  const ProgramRun checked = run_program({"data", "check", file_, "data.target=price"});
+  ASSERT_EQ(checked.exit_code, 0) << checked.err;
+  expect_in(checked.out, {"rooms", "3 categories"});
+}
+
+TEST_F(ConfigCommand, RefusesATableWithoutAColumnToPredict) {
+  const auto error_of = [&](const std::vector<std::string>& words) {
+    const ProgramRun run = run_program(words);
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    std::string text = run.err;
+    const std::string folder = scratch_.folder().string() + "/";
+    for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
+    return text;
+  };
+  EXPECT_EQ(
+      error_of({"fit", file_}),
+      "kindling fit houses.csv: the column to predict is missing; expected: --target NAME, with one of "
+      "name, rooms, # city, kind, sold, price; `kindling config houses.csv` writes a config with a guess\n");
+  EXPECT_EQ(error_of({"config", file_, "--target", "prise"}),
+            "--target: houses.csv has no column 'prise'; expected: one of name, rooms, # city, kind, sold, "
+            "price; did you mean 'price'?\n");
+  EXPECT_EQ(error_of({"fit", file_, "--target", "price", "data.label=kind"}),
+            "--target: data.label is given, too; expected: one of them\n");
+  EXPECT_EQ(
+      error_of({"fit", file_, file_}),
+      "kindling fit: two tables, houses.csv and houses.csv; expected: one table; name further ones with "
+      "data.val_files or data.test_file\n");
+  EXPECT_EQ(
+      error_of({"config", file_, "--target", "price", "data.exclude=name", "schedule={name=\"cosine\"}"}),
+      "kindling config: 'schedule' is not a single key; expected: keys such as data.delimiter; add it to "
+      "the config that this command writes\n");
+  // What cannot be read is not a config.
+  write_text(file_, "x,y\n1,2\n3\n");
+  const ProgramRun broken = run_program({"config", file_});
+  EXPECT_EQ(broken.exit_code, 3);
+  EXPECT_EQ(broken.out, "");
+}
+
+}  // namespace
+}  // namespace kindling
