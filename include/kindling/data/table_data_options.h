@@ -22,6 +22,7 @@ struct TableDataOptions {
   std::vector<std::string> features{};               // empty: all others but id, group, time and weights
   std::vector<std::string> exclude{};                // columns that the model does not read
   std::vector<std::string> numbers{}, categories{};  // columns whose kind is declared
+  std::vector<std::string> dates{};                  // columns of dates that become columns of numbers
   std::string weights{};                             // column by which training rows are drawn
   std::string id{};                                  // column that identifies rows, for predictions
   std::string missing = "median";                    // median, mean, most_frequent, error
@@ -71,6 +72,11 @@ struct TableDataOptions {
       kindling::field(
           "categories", &TableDataOptions::categories,
           {.doc = "columns that are categories, also if they look like numbers", .example = "[\"zip\"]"}),
+      kindling::field(
+          "dates", &TableDataOptions::dates,
+          {.doc = "columns of dates or times such as 2026-11-29 or 2026-11-29T15:30:00Z, which become "
+                  "numbers: year, month, weekday, hour, seconds",
+           .example = "[\"sold\"]"}),
       kindling::field("weights", &TableDataOptions::weights,
                       {.doc = "column of numbers; each epoch draws training rows with replacement, in "
                               "proportion to it",

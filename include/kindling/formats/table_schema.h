@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@ struct TableFeature {
   std::optional<double> offset{};
 };
 
+// What a column of dates becomes: `sold.year` and others of `sold`.
+inline constexpr std::array kDateParts{"year", "month", "weekday", "hour", "seconds"};
+
 // The columns that a model was trained on, and their meaning. Stored as JSON in the metadata
 // `input_transform` of checkpoints and weights files.
 struct KINDLING_API TableSchema {
@@ -29,6 +33,7 @@ struct KINDLING_API TableSchema {
   std::string label{};                   // the column of classes; empty: none
   std::vector<std::string> classes{};    // class i is classes[i]
   std::string id{};                      // the column that identifies rows; empty: none
+  std::vector<std::string> dates{};      // columns that features are computed from, see kDateParts
   // Numbers are scaled in float64; false in descriptions of version 1, whose models were trained on numbers
   // that were rounded to float32 first.
   bool scales_in_double = true;

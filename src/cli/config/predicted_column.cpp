@@ -58,6 +58,7 @@ std::pair<const TableColumn*, std::string> guess(const Table& table, const Table
   for (const TableColumn& column : table.columns) {
     const bool has_use = column.name == table.row_name || column.name == options.id ||
                          column.name == options.weights || column.name == options.group ||
+                         column.name == options.time || is_listed(options.dates, column.name) ||
                          is_listed(options.exclude, column.name) || is_listed(options.features, column.name);
     if (!has_use) others.push_back(&column);
   }

@@ -13,6 +13,7 @@
 #include "base/joined.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_checks.h"
+#include "data/sources/date_columns.h"
 #include "data/sources/split_findings.h"
 #include "data/sources/table_findings.h"
 #include "data/sources/table_rows.h"
@@ -41,6 +42,18 @@ void check_id(const std::string& id) {
                          .found = "predictions have another column '" + id + "'",
                          .wanted = "a column with another name",
                          .remedy = "rename it in the file"});
+}
+
+// Such columns have one use only, but `time` orders rows.
+void check_dates(const TableDataOptions& options) {
+  for (const std::string& name : options.dates)
+    if (name == options.label || name == options.id || name == options.group || name == options.weights ||
+        contains(options.target, name) || contains(options.exclude, name) ||
+        contains(options.numbers, name) || contains(options.categories, name) ||
+        std::ranges::count(options.dates, name) > 1)
+      throw ConfigError({.place = "data.dates",
+                         .found = "another key, or this one twice, names '" + one_line(name) + "'",
+                         .wanted = "a column that only data.features or data.time name as well"});
 }
 
 void check_time_split(const TableDataOptions& options) {
@@ -85,6 +98,7 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
     refuse(options.stratify ? "data.stratify" : "data.group", "the rows are not split",
            "val_fraction or folds", "for example val_fraction = 0.2");
   check_time_split(options);
+  check_dates(options);
   if (options.stratify && options.label.empty())
     refuse("data.stratify", "there is no label", "a column of classes, data.label");
   if (!options.weights.empty() && shared.sampler)
@@ -153,6 +167,8 @@ struct TableData::Impl {
       add_unless_listed(read.categories, options.group, read);
     if (!contains(options.features, options.time))
       add_unless_listed(read.known_categories, options.time, read);
+    for (const std::string& name : columns.skips_others ? std::vector<std::string>() : options.dates)
+      add_unless_listed(read.known_categories, name, read);
     return read;
   }
 
@@ -218,6 +234,13 @@ struct TableData::Impl {
       for (const std::string& target : schema.targets) add_unless_listed(read.numbers, target, read);
     Table table = read_table_or_list_errors(file, reading(read, schema.id, with_labels ? schema.label : ""));
     unify_by(schema, table);
+    for (const std::string& name : schema.dates) {
+      if (table.find(name) == nullptr)
+        throw DataError({.place = file.string(),
+                         .found = "the column '" + one_line(name) + "' is missing",
+                         .wanted = "the dates that the model was trained on"});
+      add_date_columns(name, /*only_varying=*/false, table, file.string());
+    }
     return with_labels ? without_broken(std::move(table), file) : table;
   }
 
@@ -230,6 +253,8 @@ struct TableData::Impl {
                   options.id, options.label));
       warn_of_names(table);
       take_row_name(table);
+      for (const std::string& name : options.dates)
+        add_date_columns(name, /*only_varying=*/true, table, options.file.string());
       require_columns(table);
       for (TableColumn& column : table.columns) unify(column);
       return without_broken(std::move(table), options.file);
@@ -284,6 +309,7 @@ struct TableData::Impl {
     check("data.id", {options.id});
     check("data.group", {options.group});
     check("data.time", {options.time});
+    check("data.dates", options.dates);
     if (!missing.empty()) throw ConfigErrors(std::move(missing));
   }
 

@@ -10,6 +10,7 @@
 #include "base/joined.h"
 #include "data/sources/number_scale.h"
 #include "formats/tables/csv_number.h"
+#include "formats/tables/iso_time.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 
@@ -57,6 +58,8 @@ std::string common_unit(const std::vector<std::string>& values) {
 
 // What texts that nearly all differ probably are.
 std::string probable_kind(const std::vector<std::string>& values) {
+  if (std::ranges::all_of(values, [](const auto& text) { return iso_time(text).has_value(); }))
+    return "dates or times: add it to data.dates";
   if (std::ranges::all_of(values, is_date)) return "dates or times: write them as numbers, such as days";
   if (const std::string unit = common_unit(values); !unit.empty())
     return "numbers with \"" + one_line(unit) + "\": remove it from the file";

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/joined.h"
+#include "data/sources/date_columns.h"
 #include "data/sources/table_labels.h"
 #include "data/sources/table_places.h"
 #include "formats/tables/csv_number.h"
@@ -167,8 +169,9 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
   if (options.features.empty()) {
     std::vector<std::string> names = names_of(table);
     std::erase_if(names, [&](const std::string& name) {
-      return name == options.id || name == options.group || name == options.time || name == options.weights ||
-             name == options.label || is_in(options.target, name) || is_in(options.exclude, name);
+      return is_in(options.dates, name) || name == options.id || name == options.group ||
+             name == options.time || name == options.weights || name == options.label ||
+             is_in(options.target, name) || is_in(options.exclude, name);
     });
     if (names.empty())
       throw DataError({.place = place,
@@ -176,7 +179,12 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
                        .wanted = "a column besides target, label, id, group, time, and weights"});
     return names;
   }
+  std::vector<std::string> features;
   for (const std::string& name : options.features) {
+    if (is_in(options.dates, name))
+      std::ranges::copy(date_columns(table, name), std::back_inserter(features));
+    else
+      features.push_back(name);
     require_column(table, name, "data.features", place);
     const bool is_label = name == options.label || is_in(options.target, name);
     if (is_label || name == options.id ||
@@ -188,7 +196,7 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
                                                         : "listed twice"),
                          .wanted = "distinct columns that the model reads"});
   }
-  return options.features;
+  return features;
 }
 
 void refuse_wide_encoding(const TableSchema& schema, const std::string& place) {
@@ -233,7 +241,8 @@ ErrorParts missing_column(const Table& table, const std::string& name, const std
 }
 
 TableSchema schema_of(const Table& table, const TableDataOptions& options, const std::string& place) {
-  TableSchema schema{.targets = options.target, .label = options.label, .id = options.id};
+  TableSchema schema{
+      .targets = options.target, .label = options.label, .id = options.id, .dates = options.dates};
   for (const std::string& name : options.target)
     require_numbers(require_column(table, name, "data.target", place), place);
   if (!options.label.empty())
@@ -351,7 +360,8 @@ std::vector<double> times_of(const Table& table, const TableColumn& column, cons
   const bool has_numbers = std::ranges::all_of(
       column.categories, [](const std::string& text) { return csv_number(text).has_value(); });
   for (const std::string& text : column.categories)
-    by_code.push_back((has_numbers ? csv_number(text) : iso_time(text)).value_or(kMissingValue));
+    by_code.push_back(has_numbers ? *csv_number(text)
+                                  : iso_time(text).value_or(IsoTime{kMissingValue}).seconds);
   std::vector<double> times;
   for (std::size_t row = 0; row < table.num_rows; ++row) {
     if (column.is_missing(row)) throw error(row, "the time is missing");

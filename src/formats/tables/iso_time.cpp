@@ -90,18 +90,18 @@ std::optional<double> take_zone(TimeReader& reader) {
 
 }  // namespace
 
-std::optional<double> iso_time(std::string_view text) {
+std::optional<IsoTime> iso_time(std::string_view text) {
   constexpr double kSecondsPerDay = 86400;
   TimeReader reader(text);
   const std::optional<double> days = take_date(reader);
   if (!days) return std::nullopt;
-  if (reader.is_done()) return *days * kSecondsPerDay;
+  if (reader.is_done()) return IsoTime{.seconds = *days * kSecondsPerDay};
   if (!reader.take('T') && !reader.take(' ')) return std::nullopt;
   const std::optional<double> clock = take_clock(reader);
   if (!clock) return std::nullopt;
   const std::optional<double> zone = take_zone(reader);
   if (!zone || !reader.is_done()) return std::nullopt;
-  return *days * kSecondsPerDay + *clock - *zone;
+  return IsoTime{.seconds = *days * kSecondsPerDay + *clock - *zone, .zone = *zone};
 }
 
 }  // namespace kindling

@@ -80,6 +80,7 @@ std::string TableSchema::text() const {
   if (!targets.empty()) text += ",\"targets\":" + json_list(targets);
   if (!label.empty()) text += ",\"label\":" + json_string(label) + ",\"classes\":" + json_list(classes);
   if (!id.empty()) text += ",\"id\":" + json_string(id);
+  if (!dates.empty()) text += ",\"dates\":" + json_list(dates);
   return text + "}";
 }
 
@@ -93,6 +94,7 @@ TableSchema TableSchema::parse(const std::string& text, const std::string& place
                      .label = text_in(view, "label"),
                      .classes = texts_in(view, "classes"),
                      .id = text_in(view, "id"),
+                     .dates = texts_in(view, "dates"),
                      .scales_in_double = version != kFloat32Version,
                      .unifies_values = version == kSchemaVersion};
   std::vector<std::string> names;
@@ -118,8 +120,15 @@ bool TableSchema::has_offsets() const {
 }
 
 TableOptions TableSchema::table_options() const {
-  TableOptions options{.skips_others = true};
+  TableOptions options{.known_categories = dates, .skips_others = true};
+  const auto is_computed = [&](const TableFeature& feature) {
+    return std::ranges::any_of(dates, [&](const std::string& date) {
+      return std::ranges::any_of(kDateParts,
+                                 [&](const char* part) { return feature.name == date + "." + part; });
+    });
+  };
   for (const TableFeature& feature : features) {
+    if (is_computed(feature)) continue;
     auto& names = feature.kind == ColumnKind::number ? options.numbers
                   : feature.is_declared              ? options.categories
                                                      : options.known_categories;
