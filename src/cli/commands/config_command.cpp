@@ -133,7 +133,7 @@ class ConfigWriter {
 
 int config_command(const CommandContext& context) {
   const CollectedWarnings warnings;
-  const Request request = with_column_to_predict(context.request, /*guesses=*/true);
+  const Request request = with_column_to_predict(context.request, TableGuess::column_and_reading);
   const LoadedConfig loaded = load_config(request, context.registry);
   apply(loaded.config->process);
   const CheckedFit checked = check_start(loaded);

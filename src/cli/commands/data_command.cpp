@@ -119,7 +119,7 @@ int show_data(const RunConfig& config, const Request& request) {
 }  // namespace
 
 int data_command(const CommandContext& context) {
-  const Request request = with_name_of_data(context.request);
+  const Request request = with_column_to_predict(with_name_of_data(context.request), TableGuess::column);
   const LoadedConfig loaded = load_config(request, context.registry, ConfigUse::data);
   if (request.data.what == "show") return show_data(*loaded.config, request);
   const int of_files = check_published_files(*loaded.config, request.json);

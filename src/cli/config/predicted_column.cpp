@@ -11,6 +11,7 @@
 #include "base/joined.h"
 #include "cli/config/command_line.h"
 #include "data/sources/table_rows.h"
+#include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
@@ -25,12 +26,18 @@ bool is_listed(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-Table whole_table(const TableDataOptions& options) {
+TableOptions reading(const TableDataOptions& options) {
   TableOptions read = layout_of(options);
   read.skips_broken = options.on_broken == "skip";
   read.numbers = options.numbers;
   read.categories = options.categories;
-  return read_table(options.file, read);
+  return read;
+}
+
+Table read_whole(const TableDataOptions& options) { return read_table(options.file, reading(options)); }
+
+Table whole_table(const TableDataOptions& options) {
+  return read_table_or_list_errors(options.file, reading(options));
 }
 
 // The number of values that differ, without missing ones.
@@ -112,7 +119,7 @@ PredictedColumn predicted_column(const TableDataOptions& options, const std::str
 std::optional<ChosenKey> guess_reading(const TableDataOptions& options) {
   std::string found;
   try {
-    whole_table(options);
+    read_whole(options);
     return std::nullopt;
   } catch (const DataError& error) {
     found = one_line(error.parts().found);
@@ -125,7 +132,7 @@ std::optional<ChosenKey> guess_reading(const TableDataOptions& options) {
     TableDataOptions other = options;
     set(other);
     try {
-      const Table table = whole_table(other);
+      const Table table = read_whole(other);
       const auto count =
           static_cast<std::size_t>(std::ranges::count(table.columns, ColumnKind::number, &TableColumn::kind));
       if (count <= most) return;

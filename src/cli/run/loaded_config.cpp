@@ -140,7 +140,8 @@ std::optional<TableDataOptions> table_options(const Request& request) {
 
 }  // namespace
 
-Request with_column_to_predict(Request request, bool guesses) {
+Request with_column_to_predict(Request request, TableGuess guess) {
+  const bool guesses = guess != TableGuess::none;
   if (request.table.empty() && request.target.empty()) return request;
   check_target(request);
   if (!request.table.empty() && request.configs.empty() && request.resume.empty() && !guesses &&
@@ -148,9 +149,9 @@ Request with_column_to_predict(Request request, bool guesses) {
     derive(request, "name", config::toml_text(name_of_table(request.table)));
   std::optional<TableDataOptions> options = table_options(request);
   if (!options) return request;
-  if (guesses)
-    if (const auto guess = guess_reading(*options)) {
-      derive(request, guess->key, guess->value, guess->reason);
+  if (guess == TableGuess::column_and_reading)
+    if (const auto key = guess_reading(*options)) {
+      derive(request, key->key, key->value, key->reason);
       options = table_options(request);
     }
   const bool has_column = !options->label.empty() || !options->target.empty();

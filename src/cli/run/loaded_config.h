@@ -25,9 +25,10 @@ struct LoadedConfig {
 LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use = ConfigUse::fit);
 
 // Returns the request with overrides for the column to predict: by --target, which the table decides to be
-// data.target or data.label; with `guesses`, without --target and without these keys, by the table alone. A
-// table is also the name of the run. Throws ConfigError for a table without a column to predict.
-Request with_column_to_predict(Request request, bool guesses = false);
+// data.target or data.label; without --target and without these keys, by the table alone if that is allowed.
+// A table of a fit is also the name of the run. Throws ConfigError for a table without a column to predict.
+enum class TableGuess { none, column, column_and_reading };
+Request with_column_to_predict(Request request, TableGuess guess = TableGuess::none);
 
 // Prints the answer to --check.
 void print_valid(const LoadedConfig& loaded);

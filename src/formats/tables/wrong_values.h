@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "kindling/base/export.h"
 #include "kindling/formats/table.h"
 
 namespace kindling {
@@ -34,7 +35,7 @@ class WrongValues {
 };
 
 // Reads a table as read_table() does, and throws one DataError with all wrong values and rows.
-Table read_table_or_list_errors(const std::filesystem::path& path, const TableOptions& options);
+KINDLING_API Table read_table_or_list_errors(const std::filesystem::path& path, const TableOptions& options);
 
 // Read without the rows and values that they add to `wrong`.
 Table read_table(const std::filesystem::path& path, const TableOptions& options, WrongValues* wrong);

@@ -134,6 +134,13 @@ TEST_F(ConfigCommand, ChecksATable) {
   const ProgramRun checked = run_program({"data", "check", file_, "data.target=price"});
   ASSERT_EQ(checked.exit_code, 0) << checked.err;
   expect_in(checked.out, {"rooms", "3 categories"});
+  // What is predicted does not matter to a check.
+  const ProgramRun guessed = run_program({"data", "check", file_});
+  EXPECT_EQ(guessed.exit_code, 0) << guessed.err;
+  write_text(file_, "x,y,z\n1,2,3\n?,4,5\n5,-,6\n6,7,8\n");
+  const ProgramRun wrong = run_program({"data", "check", file_});
+  EXPECT_EQ(wrong.exit_code, 3);
+  expect_in(wrong.err, {"row 2 (line 3), column 'x': \"?\"", "row 3 (line 4), column 'y': \"-\""});
 }
 
 TEST_F(ConfigCommand, RefusesATableWithoutAColumnToPredict) {
