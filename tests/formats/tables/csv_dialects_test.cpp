@@ -25,7 +25,7 @@ struct Dialect {
       refused_with{};  // without these options, the error contains this; empty: it is read all the same
 };
 
-std::string values_of(const TableColumn* column) {
+std::string shown_values(const TableColumn* column) {
   if (column == nullptr) return "no such column";
   const std::size_t num_rows = std::max(column->numbers.size(), column->codes.size());
   std::string text;
@@ -41,19 +41,19 @@ std::string values_of(const TableColumn* column) {
   return text;
 }
 
-Table read(const std::string& text, TableOptions options) {
+Table read_dialect(const std::string& text, TableOptions options) {
   options.delimiter = 0;
   return parse_table(text, "t.csv", options);
 }
 
 void expect_values(const Dialect& dialect) {
   SCOPED_TRACE(dialect.source);
-  const Table table = read(dialect.text, dialect.options);
-  EXPECT_EQ(values_of(table.find(dialect.options.has_header ? "x" : "c1")), dialect.x);
+  const Table table = read_dialect(dialect.text, dialect.options);
+  EXPECT_EQ(shown_values(table.find(dialect.options.has_header ? "x" : "c1")), dialect.x);
   if (!dialect.texts.empty())
-    EXPECT_EQ(values_of(table.find(dialect.options.has_header ? "kind" : "c2")), dialect.texts);
+    EXPECT_EQ(shown_values(table.find(dialect.options.has_header ? "kind" : "c2")), dialect.texts);
   if (dialect.refused_with.empty()) return;
-  const std::string error = error_text<DataError>([&] { read(dialect.text, {}); });
+  const std::string error = error_text<DataError>([&] { read_dialect(dialect.text, {}); });
   EXPECT_NE(error.find(dialect.refused_with), std::string::npos) << error;
 }
 
@@ -224,7 +224,7 @@ TEST(CsvDialects, ThatAreRefused) {
             "replace the value, or leave the field empty"},
            {"Excel on Windows, CSV in its code page", "x,kind\r\n1,caf\xe9\r\n",
             "iconv -f latin1 -t utf-8"}}) {
-    const std::string found = error_text<DataError>([&] { read(one[1], {}); });
+    const std::string found = error_text<DataError>([&] { read_dialect(one[1], {}); });
     EXPECT_NE(found.find(one[2]), std::string::npos) << one[0] << ": " << found;
   }
 }
