@@ -15,6 +15,7 @@
 #include "data/sources/data_checks.h"
 #include "data/sources/date_columns.h"
 #include "data/sources/split_findings.h"
+#include "data/sources/table_checks.h"
 #include "data/sources/table_findings.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
@@ -32,105 +33,6 @@ constexpr const char* kTableFile = "a CSV or JSON lines file";
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// The other columns of a file of predictions have these names.
-void check_id(const std::string& id) {
-  for (const char* name : {"sample", "class", "outputs", "probabilities"})
-    if (id == name)
-      throw ConfigError({.place = "data.id",
-                         .found = "predictions have another column '" + id + "'",
-                         .wanted = "a column with another name",
-                         .remedy = "rename it in the file"});
-}
-
-// Such columns have one use only, but `time` orders rows.
-void check_dates(const TableDataOptions& options) {
-  for (const std::string& name : options.dates)
-    if (name == options.label || name == options.id || name == options.group || name == options.weights ||
-        contains(options.target, name) || contains(options.exclude, name) ||
-        contains(options.numbers, name) || contains(options.categories, name) ||
-        std::ranges::count(options.dates, name) > 1)
-      throw ConfigError({.place = "data.dates",
-                         .found = "another key, or this one twice, names '" + one_line(name) + "'",
-                         .wanted = "a column that only data.features or data.time name as well"});
-}
-
-void check_time_split(const TableDataOptions& options) {
-  const auto refuse = [](const char* place, const char* found, const char* wanted) {
-    throw ConfigError({.place = place, .found = found, .wanted = wanted});
-  };
-  if (options.split != "time") {
-    if (!options.time.empty())
-      throw ConfigError({.place = "data.time",
-                         .found = "the rows are not split by time",
-                         .wanted = "split = \"time\" as well"});
-    return;
-  }
-  if (options.time.empty())
-    refuse("data.split", "data.time is not set", "the column of the times, such as time = \"date\"");
-  if (!options.val_fraction)
-    refuse("data.split", "data.val_fraction is not set", "the fraction of the last rows, such as 0.2");
-  if (options.stratify || !options.group.empty())
-    refuse(options.stratify ? "data.stratify" : "data.group", "data.split is \"time\"", "one of them");
-}
-
-void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
-  validate(options, "data");
-  const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy = "") {
-    throw ConfigError({.place = place, .found = found, .wanted = wanted, .remedy = remedy});
-  };
-  if (options.target.empty() && options.label.empty())
-    refuse("data", "neither target nor label is set", "the column to predict",
-           "for example target = \"price\"");
-  if (!options.target.empty() && !options.label.empty())
-    refuse("data", "both target and label are set", "target for numbers, or label for classes");
-  if (std::set<std::string>(options.target.begin(), options.target.end()).size() < options.target.size())
-    refuse("data.target", "a column is listed twice", "distinct columns");
-  if (options.val_fraction && options.folds)
-    refuse("data", "both val_fraction and folds are set", "one of them");
-  const bool is_split = options.val_fraction || options.folds;
-  if (is_split && (shared.train || shared.val))
-    refuse("data", "val_fraction or folds, and a range of rows in train or val", "one way to split the rows");
-  if (options.fold != 0 && !options.folds)
-    refuse("data.fold", "folds is not set", "folds = N, with fold < N");
-  if (!is_split && (options.stratify || !options.group.empty()))
-    refuse(options.stratify ? "data.stratify" : "data.group", "the rows are not split",
-           "val_fraction or folds", "for example val_fraction = 0.2");
-  check_time_split(options);
-  check_dates(options);
-  if (options.stratify && options.label.empty())
-    refuse("data.stratify", "there is no label", "a column of classes, data.label");
-  if (!options.weights.empty() && shared.sampler)
-    refuse("data.weights", "data.sampler is set, too", "one of them", "weights draw the rows by themselves");
-  std::set<std::string> stems;
-  for (const std::filesystem::path& file : options.val_files)
-    if (const std::string stem = file.stem().string(); !stems.insert(stem).second)
-      throw ConfigError({.place = "data.val_files",
-                         .found = "two files are named '" + stem + "'",
-                         .wanted = "distinct names, which the records have"});
-  check_id(options.id);
-  const auto require_one_of = [](const char* key, const std::string& value,
-                                 const std::vector<std::string>& known, const char* wanted) {
-    if (!contains(known, value))
-      throw ConfigError({.place = std::string("data.") + key,
-                         .found = "\"" + shortened(one_line(value), 40) + "\"",
-                         .wanted = wanted});
-  };
-  require_one_of("delimiter", options.delimiter, {"auto", ",", ";", "\t", "|", " "},
-                 "a comma, semicolon, tab, |, blank, or auto");
-  require_one_of("decimal", options.decimal, {".", ","}, "a point or a comma");
-  require_one_of("thousands", options.thousands, {"", ",", ".", " ", "'", "_"},
-                 "a comma, a point, a blank, ' or _");
-  if (options.thousands == options.decimal)
-    refuse("data.thousands", "data.decimal is the same character", "different characters");
-  if (options.comment.size() > 1)
-    refuse("data.comment", "more than one character", "one character, such as #");
-  for (const std::string& name : options.exclude)
-    if (contains(options.features, name))
-      throw ConfigError({.place = "data.exclude",
-                         .found = "'" + name + "' is also in data.features",
-                         .wanted = "one of them"});
 }
 
 at::Tensor index_tensor(const std::vector<std::int64_t>& rows) { return at::tensor(rows, at::kLong); }
