@@ -8,7 +8,8 @@ running them. A table counts if pandas reads a header, at least two columns with
 whose values vary and that is no identifier: numbers with more than 20 values are a `target`, others a `label`.
 
 --scores compares R2 and accuracy on a fifth of the rows with the better one of ridge and an MLP on scaled columns (for classes: of
-logistic regression and an MLP), for tables of 100 to 10,000 rows.
+logistic regression and an MLP), for tables of 100 to 10,000 rows. Both train on the same rows, and the better one is chosen on the rows
+that are compared, which favours scikit-learn.
 """
 
 import argparse
@@ -89,12 +90,23 @@ def last_metrics(folder):
     return values
 
 
-def peer_score(table, name, is_label, seed=0):
-    """The best of scikit-learn on a fifth of the rows."""
+def write_split(file, table, name, folder):
+    """Writes the rows with a value to predict as two files, as text; returns both, and their numbers in the table without the others."""
+    from sklearn.model_selection import train_test_split
+
+    texts = pandas.read_csv(file, dtype=str, keep_default_na=False)[table[name].notna().to_numpy()]
+    parts = train_test_split(numpy.arange(len(texts)), test_size=0.2, random_state=0)
+    files = [Path(folder) / part for part in ("train.csv", "val.csv")]
+    for path, rows in zip(files, parts):
+        texts.iloc[rows].to_csv(path, index=False)
+    return files, parts
+
+
+def peer_score(table, name, is_label, parts, seed=0):
+    """The scores of two models of scikit-learn on the second part of the rows."""
     import warnings
 
     from sklearn.linear_model import LogisticRegression, RidgeCV
-    from sklearn.model_selection import train_test_split
     from sklearn.neural_network import MLPClassifier, MLPRegressor
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -108,10 +120,10 @@ def peer_score(table, name, is_label, seed=0):
     if x.shape[1] == 0 or x.shape[1] > 2000:
         return None
     y = y.astype(str) if is_label else y.astype(float)
-    xs, xv, ys, yv = train_test_split(x, y, test_size=0.2, random_state=seed)
+    xs, xv, ys, yv = x[parts[0]], x[parts[1]], y[parts[0]], y[parts[1]]
     if is_label:
         models = [LogisticRegression(max_iter=300), MLPClassifier(hidden_layer_sizes=(64,), max_iter=200, random_state=seed)]
-        return max(make_pipeline(StandardScaler(), m).fit(xs, ys).score(xv, yv) for m in models)
+        return [make_pipeline(StandardScaler(), m).fit(xs, ys).score(xv, yv) for m in models]
     shift, scale = ys.mean(), ys.std() or 1
     models = [RidgeCV(numpy.logspace(-3, 3, 13)), MLPRegressor(hidden_layer_sizes=(64,), max_iter=200, random_state=seed)]
     return [make_pipeline(StandardScaler(), m).fit(xs, (ys - shift) / scale).score(xv, (yv - shift) / scale) for m in models]
@@ -142,14 +154,18 @@ def main():
             name, is_label = chosen
             folder = tempfile.mkdtemp(dir=temporary)
             keys = arguments.key + ([] if is_label else ["model.metrics=[\"r2\"]"]) * arguments.scores
+            whole = file
+            if arguments.scores:
+                (file, val_file), parts = write_split(file, table, name, folder)
+                keys = keys + [f"data.val_files=[{json.dumps(str(val_file))}]"]
             code, errors = fit(arguments.program, file, name, is_label, arguments.epochs, folder, [key.format(model="mlp" if is_label else "mlp_regressor") for key in keys])
-            row = {"file": str(file), "rows": len(table), "columns": len(table.columns), "name": name, "label": is_label, "code": code,
+            row = {"file": str(whole), "rows": len(table), "columns": len(table.columns), "name": name, "label": is_label, "code": code,
                    "message": errors}
             if arguments.scores and code == 0:
-                row |= {"ours": last_metrics(folder), "peer": peer_score(table, name, is_label)}
+                row |= {"ours": last_metrics(folder), "peer": peer_score(table, name, is_label, parts)}
             results.append(row)
             if code or arguments.scores:
-                print(file.name, name, "label" if is_label else "target", code, errors.strip()[-300:] if code else row.get("ours"), row.get("peer"), flush=True)
+                print(whole.name, name, "label" if is_label else "target", code, errors.strip()[-300:] if code else row.get("ours"), row.get("peer"), flush=True)
     trained = sum(row["code"] == 0 for row in results)
     print(f"{trained} of {len(results)} tables train: {100 * trained / max(1, len(results)):.1f} %")
     if arguments.json:

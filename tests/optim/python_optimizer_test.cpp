@@ -247,7 +247,9 @@ save("gradient", lambda state: state.pop("prev_flat_grad"))
     Lbfgs lbfgs(*net, {.lr = 0.1, .max_iter = 5});
     const std::string error =
         error_text<CheckpointError>([&] { load_python_optimizer(lbfgs, scratch / (name + ".pt")); });
-    if (name != "whole") EXPECT_TRUE(lbfgs.state_dict().tensors.empty()) << name;
+    if (name != "whole") {
+      EXPECT_TRUE(lbfgs.state_dict().tensors.empty()) << name;
+    }
     return error;
   };
   const std::pair<const char*, const char*> refusals[] = {
