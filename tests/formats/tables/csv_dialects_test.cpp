@@ -50,8 +50,9 @@ void expect_values(const Dialect& dialect) {
   SCOPED_TRACE(dialect.source);
   const Table table = read_dialect(dialect.text, dialect.options);
   EXPECT_EQ(shown_values(table.find(dialect.options.has_header ? "x" : "c1")), dialect.x);
-  if (!dialect.texts.empty())
+  if (!dialect.texts.empty()) {
     EXPECT_EQ(shown_values(table.find(dialect.options.has_header ? "kind" : "c2")), dialect.texts);
+  }
   if (dialect.refused_with.empty()) return;
   const std::string error = error_text<DataError>([&] { read_dialect(dialect.text, {}); });
   EXPECT_NE(error.find(dialect.refused_with), std::string::npos) << error;
