@@ -1,10 +1,12 @@
 // One meaning of a value in every format: tables as pandas, polars and R write the same rows.
 #include "data/sources/unified_values.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kindling/data/input_transform.h"
@@ -21,8 +23,9 @@ using Texts = std::vector<std::string>;
 TEST(UnifiedTexts, HasOneTextForEachMeaning) {
   EXPECT_EQ(unified_texts({"True", "FALSE", "true"}), (Texts{"true", "false", "true"}));
   EXPECT_EQ(unified_texts({"3.0", "-1.0", "10.0", "3"}), (Texts{"3", "-1", "10", "3"}));
-  for (const Texts& others : {Texts{"True", "yes"}, Texts{"3.0", "x"}, Texts{"3.0", "2.5"}, Texts{"3.00"},
-                              Texts{"01", "1"}, Texts{"tRUE"}, Texts{"-.0"}, Texts{"+1.0"}, Texts{}})
+  for (const Texts& others :
+       {Texts{"True", "yes"}, Texts{"3.0", "x"}, Texts{"3.0", "2.5"}, Texts{"3.00"}, Texts{"01", "1.0"},
+        Texts{"-0", "1.0"}, Texts{"tRUE"}, Texts{"-.0"}, Texts{"+1.0"}, Texts{}})
     EXPECT_EQ(unified_texts(others), others);
 }
 
@@ -90,6 +93,38 @@ TEST_F(UnifiedTable, KeepsTheTextsOfDeclaredColumns) {
   data.prepare();
   EXPECT_EQ(data.schema().features[0].categories, (Texts{"False", "True"}));
   EXPECT_EQ(data.schema().classes, (Texts{"", "1.0", "10.0", "2.0"}));
+}
+
+// The whole training file decides about a column, and every later file is read alike.
+TEST_F(UnifiedTable, ReadsAFileAgainAsAtTheFit) {
+  LogLines log;
+  const std::string lines =
+      "{\"flag\": \"True\", \"k\": \"3.0\", \"y\": 1, \"id\": \"7.0\"}\n"
+      "{\"flag\": \"False\", \"k\": \"4\", \"y\": 2, \"id\": \"8.0\"}\n"
+      "{\"flag\": \"True\", \"k\": \"3\", \"y\": 3, \"id\": \"9.0\"}\n";
+  const auto raw_and_ids = [&](const std::string& text) {
+    const auto file = write("t.jsonl", text);
+    // The last row is for validation.
+    TableData data({.file = file, .target = {"y"}, .id = "id"}, {.shuffle = false, .val = {{2, 3}}});
+    data.prepare();
+    const at::Tensor all =
+        at::cat({rows_in(data.train_dataloader()), rows_in(data.val_dataloader())}).nan_to_num(-7);
+    TableData again({.file = file, .target = {"y"}, .id = "id"});
+    again.restore_input_transform(data.schema().text());
+    again.predict_from(file);
+    EXPECT_TRUE(same(rows_in(again.predict_dataloader()).nan_to_num(-7), all)) << all;
+    return std::pair(all, again.predict_ids().values);
+  };
+  const auto [same_kinds, ids] = raw_and_ids(lines);
+  EXPECT_TRUE(same(same_kinds, at::tensor({1., 0., 0., 1., 1., 0.}, at::kDouble).view({3, 2})));
+  EXPECT_EQ(ids, (Texts{"7", "8", "9"}));
+  std::string others = lines;
+  others.replace(others.rfind("True"), 4, "maybe");
+  others.replace(others.rfind("\"3\""), 3, "\"x\"");
+  others.replace(others.rfind("9.0"), 3, "b");
+  const auto [other_kinds, other_ids] = raw_and_ids(others);
+  EXPECT_TRUE(same(other_kinds, at::tensor({1., 0., 0., 1., -1., -1.}, at::kDouble).view({3, 2})));
+  EXPECT_EQ(other_ids, (Texts{"7.0", "8.0", "b"}));
 }
 
 // A run of a former version has the texts of its file.

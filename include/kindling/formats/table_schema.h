@@ -37,9 +37,10 @@ struct KINDLING_API TableSchema {
   // Numbers are scaled in float64; false in descriptions of version 1, whose models were trained on numbers
   // that were rounded to float32 first.
   bool scales_in_double = true;
-  // In columns of categories whose kind is not declared, booleans and integers have one text for each
-  // meaning: true for True, 3 for 3.0. False in descriptions of versions 1 and 2.
-  bool unifies_values = true;
+  // Columns of categories in which each boolean or integer has one text: true for True, 3 for 3.0. The whole
+  // training file decides, so that every other file is read alike. Empty in descriptions of versions 1 and 2.
+  std::vector<std::string> booleans{}, integers{};
+  bool unifies_values = true;  // false in descriptions of versions 1 and 2
 
   // Returns the JSON text: {"version":3,"features":[{"name":"rooms","kind":"number"},
   // {"name":"time","kind":"number","offset":1700000300},

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "base/config_errors.h"
@@ -112,19 +111,6 @@ struct TableData::Impl {
     if (column.kind == ColumnKind::category && !is_declared(column.name)) unify_values(column);
   }
 
-  // The training file has shown which columns have booleans only.
-  void unify_by(const TableSchema& schema, Table& table) const {
-    if (!schema.unifies_values) return;
-    std::set<std::string> booleans;
-    for (const TableFeature& feature : schema.features)
-      if (!feature.is_declared && are_booleans(feature.categories)) booleans.insert(feature.name);
-    if (!is_declared(schema.label) && are_booleans(schema.classes)) booleans.insert(schema.label);
-    for (TableColumn& column : table.columns) {
-      if (booleans.contains(column.name)) unify_booleans(column);
-      if (column.name == schema.id || column.name == options.group) unify(column);
-    }
-  }
-
   // Reads a file by the schema.
   Table read_again(const std::filesystem::path& file, Columns columns) {
     const TableSchema& schema = transform->schema();
@@ -135,7 +121,7 @@ struct TableData::Impl {
     if (with_labels)
       for (const std::string& target : schema.targets) add_unless_listed(read.numbers, target, read);
     Table table = read_table_or_list_errors(file, reading(read, schema.id, with_labels ? schema.label : ""));
-    unify_by(schema, table);
+    for (TableColumn& column : table.columns) unify_by(schema, column);
     for (const std::string& name : schema.dates) {
       if (table.find(name) == nullptr)
         throw DataError({.place = file.string(),

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "data/sources/date_columns.h"
 #include "data/sources/table_labels.h"
 #include "data/sources/table_places.h"
+#include "data/sources/unified_values.h"
 #include "formats/tables/csv_number.h"
 #include "formats/tables/iso_time.h"
 #include "kindling/base/error.h"
@@ -267,6 +269,10 @@ void keep_categories_of(const Table& table, const std::vector<std::int64_t>& row
       if (const std::int32_t code = column.codes[static_cast<std::size_t>(row)]; code >= 0)
         is_used[static_cast<std::size_t>(code)] = true;
     feature.categories.clear();
+  std::set<std::string> used{options.label, options.id, options.group};
+  for (const TableFeature& feature : schema.features) used.insert(feature.name);
+  for (const TableColumn& column : table.columns)
+    if (used.contains(column.name) && !is_in(options.categories, column.name)) store_unified(column, schema);
     for (std::size_t code = 0; code < is_used.size(); ++code)
       if (is_used[code]) feature.categories.push_back(column.categories[code]);
   }

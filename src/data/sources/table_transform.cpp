@@ -93,6 +93,7 @@ FittedNumber fit_number(std::vector<double> known, std::int64_t num_rows, const 
 // The descriptions of two transforms of the same raw inputs differ only in what this leaves out.
 TableSchema without_statistics(TableSchema schema) {
   schema.scales_in_double = schema.unifies_values = true;
+  schema.booleans.clear(), schema.integers.clear();
   for (TableFeature& feature : schema.features) feature.offset.reset();
   return schema;
 }

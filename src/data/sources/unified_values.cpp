@@ -16,14 +16,16 @@ std::string_view boolean_of(std::string_view text) {
 
 bool is_boolean(std::string_view text) { return !boolean_of(text).empty(); }
 
-// "3" of "3" and "3.0"; empty for other texts.
+// "3" of "3" and "3.0"; empty for other texts, such as the code "01".
 std::string_view integer_of(std::string_view text) {
   const std::string_view whole = text.ends_with(".0") ? text.substr(0, text.size() - 2) : text,
                          digits = whole.starts_with('-') ? whole.substr(1) : whole;
-  const bool is_integer =
-      !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
-  return is_integer ? whole : std::string_view{};
+  const bool is_number = !digits.empty() && (digits.front() != '0' || whole == "0") &&
+                         std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+  return is_number ? whole : std::string_view{};
 }
+
+bool has_integer(std::string_view text) { return !integer_of(text).empty(); }
 
 // An empty text, of a row without an id, has no meaning of its own.
 template <class Is>
@@ -47,12 +49,9 @@ void replace_categories(std::vector<std::string> texts, TableColumn& column) {
 
 }  // namespace
 
-bool are_booleans(const std::vector<std::string>& texts) { return all_are(texts, is_boolean); }
-
 std::vector<std::string> unified_texts(std::vector<std::string> texts) {
-  const auto is_integer = [](std::string_view text) { return !integer_of(text).empty(); };
-  const bool has_booleans = are_booleans(texts);
-  if (!has_booleans && !all_are(texts, is_integer)) return texts;
+  const bool has_booleans = all_are(texts, is_boolean);
+  if (!has_booleans && !all_are(texts, has_integer)) return texts;
   for (std::string& text : texts)
     if (!text.empty()) text = std::string(has_booleans ? boolean_of(text) : integer_of(text));
   return texts;
@@ -74,11 +73,22 @@ TableSchema with_texts_of(const TableSchema& now, TableSchema saved) {
   return saved;
 }
 
-void unify_booleans(TableColumn& column) {
-  std::vector<std::string> texts = column.categories;
-  for (std::string& text : texts)
-    if (is_boolean(text)) text = boolean_of(text);
-  if (texts != column.categories) replace_categories(std::move(texts), column);
+void store_unified(const TableColumn& column, TableSchema& schema) {
+  if (column.kind != ColumnKind::category) return;
+  if (all_are(column.categories, is_boolean)) schema.booleans.push_back(column.name);
+  if (all_are(column.categories, has_integer)) schema.integers.push_back(column.name);
+}
+
+void unify_by(const TableSchema& schema, TableColumn& column) {
+  const auto unify = [&](const std::vector<std::string>& names, const auto& unified) {
+    if (column.kind != ColumnKind::category || std::ranges::find(names, column.name) == names.end()) return;
+    std::vector<std::string> texts = column.categories;
+    for (std::string& text : texts)
+      if (const std::string_view meaning = unified(text); !meaning.empty()) text = std::string(meaning);
+    if (texts != column.categories) replace_categories(std::move(texts), column);
+  };
+  unify(schema.booleans, boolean_of);
+  unify(schema.integers, integer_of);
 }
 
 }  // namespace kindling

@@ -12,9 +12,6 @@
 // so if one of them is missing.
 namespace kindling {
 
-// True if there are texts, and all are booleans.
-bool are_booleans(const std::vector<std::string>& texts);
-
 // Returns what the texts of such a column mean, one for each; the texts themselves if the column has other
 // values.
 std::vector<std::string> unified_texts(std::vector<std::string> texts);
@@ -26,7 +23,11 @@ KINDLING_API void unify_values(TableColumn& column);
 // are as its file had them.
 KINDLING_API TableSchema with_texts_of(const TableSchema& now, TableSchema saved);
 
-// Replaces booleans, for a column that had only those in the training file.
-void unify_booleans(TableColumn& column);
+// Stores in the schema that a column of the training file has booleans or integers only. The column must not
+// be declared.
+void store_unified(const TableColumn& column, TableSchema& schema);
+
+// Replaces the booleans or integers of a column that had only those in the training file.
+void unify_by(const TableSchema& schema, TableColumn& column);
 
 }  // namespace kindling

@@ -81,6 +81,8 @@ std::string TableSchema::text() const {
   if (!label.empty()) text += ",\"label\":" + json_string(label) + ",\"classes\":" + json_list(classes);
   if (!id.empty()) text += ",\"id\":" + json_string(id);
   if (!dates.empty()) text += ",\"dates\":" + json_list(dates);
+  if (!booleans.empty()) text += ",\"booleans\":" + json_list(booleans);
+  if (!integers.empty()) text += ",\"integers\":" + json_list(integers);
   return text + "}";
 }
 
@@ -96,6 +98,8 @@ TableSchema TableSchema::parse(const std::string& text, const std::string& place
                      .id = text_in(view, "id"),
                      .dates = texts_in(view, "dates"),
                      .scales_in_double = version != kFloat32Version,
+                     .booleans = texts_in(view, "booleans"),
+                     .integers = texts_in(view, "integers"),
                      .unifies_values = version == kSchemaVersion};
   std::vector<std::string> names;
   for (const JsonView& feature : view["features"].items()) {

@@ -38,6 +38,14 @@ TEST(TableSchema, IsReadBack) {
   EXPECT_EQ(TableSchema::parse(kHousesText, "file").num_encoded(), 4U);
 }
 
+TEST(TableSchema, NamesColumnsOfBooleansAndIntegers) {
+  const TableSchema flags{.features = {{.name = "x"}}, .label = "f", .booleans = {"f"}, .integers = {"id"}};
+  EXPECT_EQ(flags.text(),
+            R"({"version":3,"features":[{"name":"x","kind":"number"}],"label":"f","classes":[],)"
+            R"("booleans":["f"],"integers":["id"]})");
+  EXPECT_EQ(TableSchema::parse(flags.text(), "file").text(), flags.text());
+}
+
 TEST(TableSchema, KeepsEveryDigitOfAnOffset) {
   const double offset = 1700000299.123456;
   const TableSchema times{.features = {{.name = "time", .offset = offset}, {.name = "x"}}, .targets = {"y"}};
