@@ -31,7 +31,8 @@ TEST(IsoTime, ReadsTheFormsOfTheStandard) {
   EXPECT_EQ(seconds("2024-02-29T23:59:59.500+02:00"), 1709243999.5);
   EXPECT_EQ(seconds("2024-02-29 23:59:59.5+0200"), 1709243999.5);
   EXPECT_EQ(seconds("1969-12-31 22:30Z"), -5400);
-  EXPECT_EQ(iso_time("2024-02-29T23:59+02:00")->zone, 7200);
+  EXPECT_EQ(iso_time("2024-02-29T23:59+02:00")->day, 19782);
+  EXPECT_EQ(iso_time("2024-02-29T23:59+02:00")->hour, 23);
   for (const char* const other :
        {"", "2026", "2026-1-2", "2026-13-01", "2026-02-29", "2026-11-29T", "2026-11-29 25:00", "29.11.2026",
         "2026-11-29x", "2026-11/29", "2026-11-29T10:00:00+", "2026-11-29T10:00:00Zx"})
@@ -79,6 +80,19 @@ TEST_F(DateTable, HasColumnsOfNumbersInsteadOfDates) {
                        .view({2, 6})));
 }
 
+// The nearest double of the seconds is midnight.
+TEST_F(DateTable, HasTheDayAndHourOfTheText) {
+  const auto file = write("t.csv", "sold,y\n2026-12-31T23:59:59.9999999,1\n2025-01-01T00:00:00+14:00,2\n");
+  TableData data({.file = file,
+                  .target = {"y"},
+                  .features = {"sold.year", "sold.month", "sold.weekday", "sold.hour"},
+                  .dates = {"sold"}},
+                 {.shuffle = false});
+  data.prepare();
+  EXPECT_TRUE(same(rows_in(data.train_dataloader()),
+                   at::tensor({2026., 12., 4., 23., 2025., 1., 3., 0.}, at::kDouble).view({2, 4})));
+}
+
 TEST_F(DateTable, OmitsWhatDoesNotVary) {
   const auto file = write("days.csv", "day,y\n2026-11-28,1\n2026-11-29,2\n2026-11-30,3\n");
   TableData data({.file = file, .target = {"y"}, .dates = {"day"}});
@@ -107,14 +121,17 @@ TEST_F(DateTable, RefusesOtherValues) {
             "t.csv, row 2, column 'sold': '29.11.2026' is not a date; expected: a date such as 2026-11-29 or "
             "2026-11-29T15:30:00Z; correct it, or remove the column from data.dates");
   EXPECT_EQ(
-      refusal("sold,sold.year,y\n2026-11-29,1,1\n2025-11-29,1,2\n"),
+      refusal("sold,sold.year,y\n2026-11-29,1,1\n2026-11-29,1,2\n"),  // also one that is constant
       "t.csv: the file has a column 'sold.year' already; expected: another name, because data.dates makes "
       "such a column");
   EXPECT_EQ(refusal("sold,y\n2026-11-29,1\n", {.exclude = {"sold"}}),
             "data.dates: another key, or this one twice, names 'sold'; expected: a column that only "
             "data.features or data.time name as well");
   EXPECT_EQ(refusal("date,y\n2026-11-29,1\n"),
-            "t.csv: no column has the name 'sold'; expected: one of date, y");
+            "data.dates: t.csv has no column 'sold'; expected: one of date, y");
+  EXPECT_EQ(
+      refusal("sold,y\n2026-11-29,1\n2025-11-29,1\n", {.features = {"sold", "sold.year"}}),
+      "data.features: 'sold.year' is also a part of its date; expected: the date, or single parts of it");
   TableData trained(
       {.file = write("u.csv", "sold,y\n2026-11-29,1\n2025-11-29,2\n"), .target = {"y"}, .dates = {"sold"}});
   trained.prepare();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,14 +21,12 @@ namespace {
 using Parts = std::array<double, kDateParts.size()>;
 
 Parts parts_of(const IsoTime& time) {
-  constexpr double kSecondsPerDay = 86400;
-  const double local = time.seconds + time.zone, day = std::floor(local / kSecondsPerDay);
-  const std::chrono::sys_days date{std::chrono::days(static_cast<int>(day))};
+  const std::chrono::sys_days date{std::chrono::days(time.day)};
   const std::chrono::year_month_day calendar(date);
   return {static_cast<double>(static_cast<int>(calendar.year())),
           static_cast<double>(static_cast<unsigned>(calendar.month())),
-          static_cast<double>(std::chrono::weekday(date).iso_encoding()),
-          std::floor((local - day * kSecondsPerDay) / 3600), time.seconds};
+          static_cast<double>(std::chrono::weekday(date).iso_encoding()), static_cast<double>(time.hour),
+          time.seconds};
 }
 
 // One for each category of the column.
@@ -62,12 +59,12 @@ void add_date_columns(const std::string& name, bool only_varying, Table& table, 
   const std::vector<Parts> parts = parts_in(*column, table, place);
   std::vector<TableColumn> added;
   for (std::size_t part = 0; part < kDateParts.size(); ++part) {
-    if (only_varying && part + 1 < kDateParts.size() && !varies(parts, part)) continue;
     TableColumn numbers{.name = name + "." + kDateParts[part]};
     if (table.find(numbers.name) != nullptr)
       throw DataError({.place = place,
                        .found = "the file has a column '" + one_line(numbers.name) + "' already",
                        .wanted = "another name, because data.dates makes such a column"});
+    if (only_varying && part + 1 < kDateParts.size() && !varies(parts, part)) continue;
     for (const std::int32_t code : column->codes)
       numbers.numbers.push_back(code < 0 ? std::numeric_limits<double>::quiet_NaN()
                                          : parts[static_cast<std::size_t>(code)][part]);

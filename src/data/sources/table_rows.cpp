@@ -205,6 +205,11 @@ void refuse_wide_encoding(const TableSchema& schema, const std::string& place) {
   if (schema.num_encoded() <= kMaxEncoded) return;
   const auto widest = std::max_element(
       schema.features.begin(), schema.features.end(),
+  for (const std::string& name : features)
+    if (std::ranges::count(features, name) > 1)
+      throw ConfigError({.place = "data.features",
+                         .found = "'" + one_line(name) + "' is also a part of its date",
+                         .wanted = "the date, or single parts of it"});
       [](const auto& a, const auto& b) { return a.categories.size() < b.categories.size(); });
   throw DataError(
       {.place = column_place(place, widest->name),

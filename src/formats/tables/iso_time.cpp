@@ -45,7 +45,7 @@ class TimeReader {
 };
 
 // Returns the days since 1970.
-std::optional<double> take_date(TimeReader& reader) {
+std::optional<int> take_date(TimeReader& reader) {
   const int year = reader.take_number(4, 9999);
   const char separator = reader.take('/') ? '/' : '-';
   if (year < 0 || (separator == '-' && !reader.take('-'))) return std::nullopt;
@@ -57,12 +57,12 @@ std::optional<double> take_date(TimeReader& reader) {
                                          std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day))};
   if (!date.ok()) return std::nullopt;
-  return static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count());
+  return static_cast<int>(std::chrono::sys_days(date).time_since_epoch().count());
 }
 
-// Returns seconds.
-std::optional<double> take_clock(TimeReader& reader) {
-  const int hour = reader.take_number(2, 23);
+// Returns seconds, and sets the hour.
+std::optional<double> take_clock(TimeReader& reader, int& hour) {
+  hour = reader.take_number(2, 23);
   if (hour < 0 || !reader.take(':')) return std::nullopt;
   const int minute = reader.take_number(2, 59);
   if (minute < 0) return std::nullopt;
@@ -93,15 +93,17 @@ std::optional<double> take_zone(TimeReader& reader) {
 std::optional<IsoTime> iso_time(std::string_view text) {
   constexpr double kSecondsPerDay = 86400;
   TimeReader reader(text);
-  const std::optional<double> days = take_date(reader);
-  if (!days) return std::nullopt;
-  if (reader.is_done()) return IsoTime{.seconds = *days * kSecondsPerDay};
+  const std::optional<int> day = take_date(reader);
+  if (!day) return std::nullopt;
+  IsoTime time{.seconds = *day * kSecondsPerDay, .day = *day};
+  if (reader.is_done()) return time;
   if (!reader.take('T') && !reader.take(' ')) return std::nullopt;
-  const std::optional<double> clock = take_clock(reader);
+  const std::optional<double> clock = take_clock(reader, time.hour);
   if (!clock) return std::nullopt;
   const std::optional<double> zone = take_zone(reader);
   if (!zone || !reader.is_done()) return std::nullopt;
-  return IsoTime{.seconds = *days * kSecondsPerDay + *clock - *zone, .zone = *zone};
+  time.seconds += *clock - *zone;
+  return time;
 }
 
 }  // namespace kindling

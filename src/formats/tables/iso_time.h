@@ -7,7 +7,8 @@ namespace kindling {
 
 struct IsoTime {
   double seconds = 0;  // since 1970 in UTC
-  double zone = 0;     // seconds by which the local time is ahead of UTC
+  int day = 0;         // of the local time, days since 1970
+  int hour = 0;        // of the local time
 };
 
 // Returns the time of a date or time in the format of ISO 8601, such as 2026-11-29,
