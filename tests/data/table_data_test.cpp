@@ -338,8 +338,19 @@ TEST_F(TableFile, SplitsByTime) {
   const std::string wanted = "; expected: a number, or a date such as 2026-11-29 or 2026-11-29T15:30:00Z";
   EXPECT_EQ(message([&] { val_of("2026-11-29,2026-02-30,2026-01-01"); }),
             "t.csv, row 2, column 'date': '2026-02-30' is not a time" + wanted);
+  EXPECT_EQ(message([&] { val_of("1,2,abc,4"); }),
+            "t.csv, row 3, column 'date': 'abc' is not a time" + wanted);
   EXPECT_EQ(message([&] { val_of("2026-11-29,,2026-01-01"); }),
             "t.csv, row 2, column 'date': the time is missing" + wanted);
+  EXPECT_EQ(message([&] {
+              TableData({.file = write("t.csv", "day,y\n1,2\n2,3\n"),
+                         .target = {"y"},
+                         .val_fraction = 0.5,
+                         .split = "time",
+                         .time = "date"})
+                  .prepare();
+            }),
+            "data.time: t.csv has no column 'date'; expected: one of day, y");
   const auto refused = [&](TableDataOptions options) {
     return refusal(std::move(options), {.train = {{0, 5}}});
   };
@@ -347,6 +358,32 @@ TEST_F(TableFile, SplitsByTime) {
             "data.time: the rows are not split by time; expected: split = \"time\" as well");
   EXPECT_EQ(refused({.split = "time"}),
             "data.split: data.time is not set; expected: the column of the times, such as time = \"date\"");
+}
+
+TEST_F(TableFile, SplitsByTimesAsTheFileWritesNumbers) {
+  const auto val_of = [&](TableDataOptions options, const std::string& name, const std::string& text) {
+    options.file = write(name, text);
+    if (options.target.empty()) options.target = {"y"};
+    options.val_fraction = 0.4;
+    options.split = "time";
+    TableData data(options, {.shuffle = false});
+    data.prepare();
+    return data.val_dataloader()->dataset().slice(0, data.val_dataloader()->dataset().size())[0].select(1, 0);
+  };
+  const auto rows = [](std::vector<double> values) { return at::tensor(values, at::kDouble); };
+  const std::string german = "t;x;y\n999;0;1\n1.001;1;1\n1,5;2;1\n1.000;3;1\n998;4;1\n";
+  EXPECT_TRUE(same(val_of({.time = "t", .thousands = ".", .decimal = ","}, "t.csv", german), rows({1, 3})));
+  // Numbers of JSON have a point in any case.
+  EXPECT_TRUE(same(val_of({.time = "t", .thousands = ".", .decimal = ","}, "t.jsonl",
+                          "{\"t\":1.5,\"x\":0,\"y\":1}\n{\"t\":1.125,\"x\":1,\"y\":1}\n"
+                          "{\"t\":1.25,\"x\":2,\"y\":1}\n"),
+                   rows({0})));
+  // The times may be what is predicted or the weights.
+  const std::string plain = "x,y\n0,10\n1,9\n2,100\n3,1\n4,5\n";
+  EXPECT_TRUE(same(val_of({.time = "y"}, "t.csv", plain), rows({0, 2})));
+  EXPECT_TRUE(same(val_of({.target = {"x"}, .features = {"x2"}, .weights = "y", .time = "y"}, "t.csv",
+                          "x,x2,y\n0,0,10\n1,1,9\n2,2,100\n3,3,1\n4,4,5\n"),
+                   rows({0, 2})));
 }
 
 // A rare class, and classes of a small fraction.
@@ -364,6 +401,15 @@ TEST_F(TableFile, WarnsOfClassesWithoutAValidationRow) {
   text.replace(text.find("rare"), 4, "b");
   write("t.csv", text);
   EXPECT_EQ(warnings(true), "none");
+  // The key is of no use for classes of one row each, only for the others.
+  std::string distinct = "x,kind\n";
+  for (int i = 0; i < 40; ++i) distinct += std::to_string(i) + ",k" + std::to_string(i) + "\n";
+  write("t.csv", distinct);
+  EXPECT_EQ(warnings(false).find("data.stratify"), std::string::npos) << warnings(false);
+  for (int i = 0; i < 3; ++i) distinct += std::to_string(i) + ",twice\n";
+  write("t.csv", distinct);
+  TableData data({.file = file, .label = "kind"}, {.val = {{0, 4}}});
+  EXPECT_NE(warnings_of([&] { data.prepare(); }).back().find("data.stratify"), std::string::npos);
 }
 
 TEST_F(TableFile, RefusesNumbersBeyondFloat32) {

@@ -66,7 +66,9 @@ struct TableData::Impl {
       add_unless_listed(read.numbers, options.group, read);
     else if (!contains(options.features, options.group))
       add_unless_listed(read.categories, options.group, read);
-    if (!contains(options.features, options.time))
+    // The reader takes columns of numbers as such: features, targets and weights.
+    if (!contains(options.features, options.time) && !contains(options.target, options.time) &&
+        options.time != options.weights)
       add_unless_listed(read.known_categories, options.time, read);
     for (const std::string& name : columns.skips_others ? std::vector<std::string>() : options.dates)
       add_unless_listed(read.known_categories, name, read);
@@ -147,10 +149,16 @@ struct TableData::Impl {
       for (TableColumn& column : table.columns) unify(column);
       return without_broken(std::move(table), options.file);
     } catch (const DataError& error) {
-      if (error.parts().found.starts_with("no column has the name "))
-        require_columns(read_table(options.file, reading({.skips_broken = skips()}, "", "")));
+      if (error.parts().found.starts_with("no column has the name ")) require_columns(names_only());
       throw;
     }
+  }
+
+  // Read without the columns that the config names, any of which may be absent.
+  Table names_only() const {
+    TableOptions read = layout_of(options);
+    read.skips_broken = skips();
+    return read_table(options.file, read);
   }
 
   void warn_of_names(const Table& table) const {
@@ -207,8 +215,9 @@ struct TableData::Impl {
     const auto n = static_cast<std::int64_t>(table.num_rows);
     if (!options.val_fraction && !options.folds) return samples_in_ranges(n, shared);
     if (options.split == "time")
-      return split_by_time(times_of(table, require_column(table, options.time, "data.time", place), place),
-                           *options.val_fraction, "data");
+      return split_by_time(
+          times_of(table, require_column(table, options.time, "data.time", place), options, place),
+          *options.val_fraction, "data");
     SplitOptions by{.val_fraction = options.val_fraction,
                     .folds = options.folds,
                     .fold = options.fold,

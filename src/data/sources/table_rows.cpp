@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,8 +17,8 @@
 #include "data/sources/table_labels.h"
 #include "data/sources/table_places.h"
 #include "data/sources/unified_values.h"
-#include "formats/tables/csv_number.h"
 #include "formats/tables/iso_time.h"
+#include "formats/tables/table_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -48,6 +49,12 @@ std::vector<std::string> names_of(const Table& table) {
   std::vector<std::string> names;
   for (const TableColumn& column : table.columns) names.push_back(column.name);
   return names;
+}
+
+std::optional<std::size_t> first_missing(const Table& table, const TableColumn& column) {
+  for (std::size_t row = 0; row < table.num_rows; ++row)
+    if (column.is_missing(row)) return row;
+  return std::nullopt;
 }
 
 bool is_in(const std::vector<std::string>& names, const std::string& name) {
@@ -198,6 +205,11 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
                                                         : "listed twice"),
                          .wanted = "distinct columns that the model reads"});
   }
+  for (const std::string& name : features)
+    if (std::ranges::count(features, name) > 1)
+      throw ConfigError({.place = "data.features",
+                         .found = "'" + one_line(name) + "' is also a part of its date",
+                         .wanted = "the date, or single parts of it"});
   return features;
 }
 
@@ -205,11 +217,6 @@ void refuse_wide_encoding(const TableSchema& schema, const std::string& place) {
   if (schema.num_encoded() <= kMaxEncoded) return;
   const auto widest = std::max_element(
       schema.features.begin(), schema.features.end(),
-  for (const std::string& name : features)
-    if (std::ranges::count(features, name) > 1)
-      throw ConfigError({.place = "data.features",
-                         .found = "'" + one_line(name) + "' is also a part of its date",
-                         .wanted = "the date, or single parts of it"});
       [](const auto& a, const auto& b) { return a.categories.size() < b.categories.size(); });
   throw DataError(
       {.place = column_place(place, widest->name),
@@ -262,6 +269,10 @@ TableSchema schema_of(const Table& table, const TableDataOptions& options, const
                                .categories = column.categories,
                                .is_declared = is_in(options.categories, name)});
   }
+  std::set<std::string> used{options.label, options.id, options.group};
+  for (const TableFeature& feature : schema.features) used.insert(feature.name);
+  for (const TableColumn& column : table.columns)
+    if (used.contains(column.name) && !is_in(options.categories, column.name)) store_unified(column, schema);
   return schema;
 }
 
@@ -274,10 +285,6 @@ void keep_categories_of(const Table& table, const std::vector<std::int64_t>& row
       if (const std::int32_t code = column.codes[static_cast<std::size_t>(row)]; code >= 0)
         is_used[static_cast<std::size_t>(code)] = true;
     feature.categories.clear();
-  std::set<std::string> used{options.label, options.id, options.group};
-  for (const TableFeature& feature : schema.features) used.insert(feature.name);
-  for (const TableColumn& column : table.columns)
-    if (used.contains(column.name) && !is_in(options.categories, column.name)) store_unified(column, schema);
     for (std::size_t code = 0; code < is_used.size(); ++code)
       if (is_used[code]) feature.categories.push_back(column.categories[code]);
   }
@@ -361,23 +368,32 @@ std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& colum
   return groups;
 }
 
-std::vector<double> times_of(const Table& table, const TableColumn& column, const std::string& place) {
+std::vector<double> times_of(const Table& table, const TableColumn& column, const TableDataOptions& options,
+                             const std::string& place) {
   const auto error = [&](std::size_t row, const std::string& found) {
     return DataError({.place = row_place(table, row, column.name, place),
                       .found = found,
                       .wanted = "a number, or a date such as 2026-11-29 or 2026-11-29T15:30:00Z"});
   };
-  std::vector<double> by_code;  // NaN: not a time
-  const bool has_numbers = std::ranges::all_of(
-      column.categories, [](const std::string& text) { return csv_number(text).has_value(); });
-  for (const std::string& text : column.categories)
-    by_code.push_back(has_numbers ? *csv_number(text)
-                                  : iso_time(text).value_or(IsoTime{kMissingValue}).seconds);
+  if (const auto missing = first_missing(table, column)) throw error(*missing, "the time is missing");
+  if (column.kind == ColumnKind::number) return column.numbers;
+  TableOptions layout = layout_of(options);
+  if (is_json_lines_file(options.file)) layout.thousands = 0, layout.decimal = '.';
+  const TableValues values(layout, place);
+  std::vector<double> numbers, dates;  // of each category; NaN: none
+  for (const std::string& text : column.categories) {
+    numbers.push_back(values.number(text).value_or(kMissingValue));
+    dates.push_back(iso_time(text).value_or(IsoTime{kMissingValue}).seconds);
+  }
+  const auto num_read = [&](const std::vector<double>& times) {
+    return std::ranges::count_if(
+        column.codes, [&](std::int32_t code) { return !std::isnan(times[static_cast<std::size_t>(code)]); });
+  };
+  const std::vector<double>& by_code = num_read(numbers) > num_read(dates) ? numbers : dates;
   std::vector<double> times;
   for (std::size_t row = 0; row < table.num_rows; ++row) {
-    if (column.is_missing(row)) throw error(row, "the time is missing");
-    const auto code = static_cast<std::size_t>(column.kind == ColumnKind::number ? 0 : column.codes[row]);
-    times.push_back(column.kind == ColumnKind::number ? column.numbers[row] : by_code[code]);
+    const auto code = static_cast<std::size_t>(column.codes[row]);
+    times.push_back(by_code[code]);
     if (std::isnan(times.back()))
       throw error(row, "'" + shortened(one_line(column.categories[code]), 40) + "' is not a time");
   }

@@ -57,8 +57,9 @@ TableRows rows_of(const Table& table, const TableSchema& schema, const std::stri
 std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& column, const std::string& place);
 
 // Returns one number per row, in the order of the times. Throws DataError for a value that is missing or not
-// a time.
-std::vector<double> times_of(const Table& table, const TableColumn& column, const std::string& place);
+// a time: neither a number as the options write it nor a date, whichever most rows have.
+std::vector<double> times_of(const Table& table, const TableColumn& column, const TableDataOptions& options,
+                             const std::string& place);
 
 // Returns the weights of the rows, float64 [rows]. Throws DataError for a column of texts, and for a weight
 // that is missing or negative.
