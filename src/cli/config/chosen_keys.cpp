@@ -108,6 +108,8 @@ class KeyChooser {
       take(key);
   }
 
+  // Throws ConfigError with the errors of the options, if keys are missing that they decide: only these would
+  // be reported.
   std::optional<TableDataOptions> table_options() const {
     ConfigReader reader(document_);
     if (const auto name = reader.read_name("data.name"); name && *name != "csv") return std::nullopt;
@@ -116,7 +118,12 @@ class KeyChooser {
     TableDataOptions options;
     reader.read("data", OptionSet::of(options));
     const bool is_one = options.label.empty() != options.target.empty();
-    return reader.num_errors() == 0 && is_one ? std::optional(options) : std::nullopt;
+    if (reader.num_errors() == 0) return is_one ? std::optional(options) : std::nullopt;
+    const bool has_end = has("trainer.max_epochs") || has("trainer.max_steps") || has("trainer.max_time");
+    if (has("data.name") && has("model.name") && (has_end || use_ != ConfigUse::fit)) return std::nullopt;
+    reader.skip("");  // keys of other readers
+    reader.finish();
+    return std::nullopt;
   }
 
   bool has_option(const std::string& model, const std::string& option) const {

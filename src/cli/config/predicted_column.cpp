@@ -36,6 +36,22 @@ TableOptions reading(const TableDataOptions& options) {
 
 Table read_whole(const TableDataOptions& options) { return read_table(options.file, reading(options)); }
 
+std::optional<Table> read_if_possible(const TableDataOptions& options) try {
+  return read_whole(options);
+} catch (const DataError&) {
+  return std::nullopt;
+}
+
+// True if the table can be read, with all columns of numbers of `known`.
+bool is_readable(const TableDataOptions& options, const Table& known) {
+  const std::optional<Table> table = read_if_possible(options);
+  return table && std::ranges::all_of(known.columns, [&](const TableColumn& column) {
+           if (column.kind != ColumnKind::number) return true;
+           const TableColumn* const now = table->find(column.name);
+           return now != nullptr && now->kind == ColumnKind::number;
+         });
+}
+
 Table whole_table(const TableDataOptions& options) {
   return read_table_or_list_errors(options.file, reading(options));
 }
@@ -116,40 +132,51 @@ PredictedColumn predicted_column(const TableDataOptions& options, const std::str
   return predicted;
 }
 
-std::optional<ChosenKey> guess_reading(const TableDataOptions& options) {
+std::vector<ChosenKey> guess_reading(const TableDataOptions& options) {
   std::string found;
   try {
     read_whole(options);
-    return std::nullopt;
+    return {};
   } catch (const DataError& error) {
     found = one_line(error.parts().found);
   }
-  // The key with which most columns have numbers. Thousands come before the decimal comma, which reads 2,500
-  // as well.
-  std::optional<ChosenKey> best;
-  std::size_t most = 0;
-  const auto try_key = [&](const char* key, const char* value, const auto& set) {
+  const auto with = [&](const auto& set) {
     TableDataOptions other = options;
     set(other);
-    try {
-      const Table table = read_whole(other);
-      const auto count =
-          static_cast<std::size_t>(std::ranges::count(table.columns, ColumnKind::number, &TableColumn::kind));
-      if (count <= most) return;
-      most = count;
-      best = {key, value, found};
-    } catch (const DataError&) {  // another key may do
-    }
+    return other;
   };
   if (found == "the first row contains numbers only") {
-    try_key("data.header", "false", [](auto& other) { other.header = false; });
-    return best;
+    if (!is_readable(with([](auto& other) { other.header = false; }), {})) return {};
+    return {{"data.header", "false", found}};
   }
+  TableDataOptions lenient = options;  // with it, columns whose values are mostly numbers are columns of them
+  lenient.on_broken = "skip";
+  const std::optional<Table> table = read_if_possible(lenient);
+  if (!table) return {};
+  const auto can_read = [&](const auto& set) { return is_readable(with(set), *table); };
   found = "a column of numbers has " + found;
-  try_key("data.na_values", "\"auto\"", [](auto& other) { other.na_values = {"auto"}; });
-  try_key("data.thousands", "\",\"", [](auto& other) { other.thousands = ","; });
-  try_key("data.decimal", "\",\"", [](auto& other) { other.decimal = ","; });
-  return best;
+  if (can_read([](auto& other) { other.na_values = {"auto"}; }))
+    return {{"data.na_values", "\"auto\"", found}};
+  const bool has_thousands = can_read([](auto&other) { other.thousands = ","; }),
+             has_decimals = can_read([](auto&other) { other.decimal = ","; });
+  // Both read 2,500. Programs write semicolons where the comma is the decimal mark.
+  const auto prefers_decimals = [&] {
+    if (options.delimiter != "auto") return options.delimiter == ";";
+    lenient.delimiter = ";";
+    const std::optional<Table> other = read_if_possible(lenient);
+    return other &&
+           std::ranges::equal(other->columns, table->columns, {}, &TableColumn::name, &TableColumn::name);
+  };
+  if (has_decimals && (!has_thousands || prefers_decimals()))
+    return {{"data.decimal", "\",\"",
+             found + (has_thousands ? "; if commas separate thousands, set thousands = \",\" instead" : "")}};
+  if (has_thousands)
+    return {
+        {"data.thousands", "\",\"",
+         found + (has_decimals ? "; if the comma is the decimal mark, set decimal = \",\" instead" : "")}};
+  if (can_read([](auto& other) { other.decimal = ",", other.thousands = "."; }))
+    return {{"data.decimal", "\",\"", found}, {"data.thousands", "\".\"", found}};
+  return {};
 }
 
 void refuse_without_target(const TableDataOptions& options, const std::string& command,

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/config/chosen_keys.h"
 #include "kindling/data/table_data.h"
@@ -21,9 +21,10 @@ struct PredictedColumn {
 // that the table does not have, and without a name DataError if the table cannot be read.
 PredictedColumn predicted_column(const TableDataOptions& options, const std::string& name);
 
-// Returns the key with which a table can be read that cannot be read without it: a header, marks of missing
-// values, or marks in numbers. Nothing if no single key suffices.
-std::optional<ChosenKey> guess_reading(const TableDataOptions& options);
+// Returns the keys with which a table can be read that cannot be read without them: a header, marks of
+// missing values, or marks in numbers. All columns that have mostly numbers are then columns of numbers.
+// Nothing if no such keys suffice.
+std::vector<ChosenKey> guess_reading(const TableDataOptions& options);
 
 // Throws ConfigError, which lists the columns of the table. `command` and `table` are words of the user.
 [[noreturn]] void refuse_without_target(const TableDataOptions& options, const std::string& command,

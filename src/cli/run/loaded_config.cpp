@@ -126,16 +126,22 @@ void derive(Request& request, const std::string& key, const std::string& value,
   if (!reason.empty()) request.table_choices[key] = reason;
 }
 
-// Returns the options of the table in the request; nothing after an error, which is reported when the config
-// is read.
+// Returns the options of the table in the request. Throws ConfigError with their errors: without the options,
+// a config lacks all keys that the table decides. Nothing for other data, whose errors are reported when the
+// config is read.
 std::optional<TableDataOptions> table_options(const Request& request) {
   ConfigDocument document;
   for (ConfigDocument& one : load_all(request.configs)) document.merge(std::move(one));
   for (const auto& assignment : request.overrides) document.set(assignment);
   ConfigReader reader(document);
   TableDataOptions options;
+  const std::string name = reader.read_name("data.name").value_or("csv");
   reader.read("data", OptionSet::of(options));
-  return reader.num_errors() == 0 ? std::optional(options) : std::nullopt;
+  if (reader.num_errors() == 0) return options;
+  if (name != "csv") return std::nullopt;
+  reader.skip("");  // keys of other readers
+  reader.finish();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -150,8 +156,8 @@ Request with_column_to_predict(Request request, TableGuess guess) {
   std::optional<TableDataOptions> options = table_options(request);
   if (!options) return request;
   if (guess == TableGuess::column_and_reading)
-    if (const auto key = guess_reading(*options)) {
-      derive(request, key->key, key->value, key->reason);
+    if (const auto keys = guess_reading(*options); !keys.empty()) {
+      for (const auto& [key, value, reason] : keys) derive(request, key, value, reason);
       options = table_options(request);
     }
   const bool has_column = !options->label.empty() || !options->target.empty();

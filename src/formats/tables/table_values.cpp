@@ -14,7 +14,8 @@ namespace {
 
 bool is_decimal_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Returns the text without separators of thousands; "" if they do not separate groups of three digits.
+// Returns the text without separators of thousands; "" if they do not separate groups of three digits, of
+// which the first does not begin with 0: 0,101 has a decimal comma.
 std::string without_thousands(std::string_view text, char separator, char decimal) {
   std::string number;
   const std::size_t whole = std::min(text.find(decimal), text.size());
@@ -23,7 +24,9 @@ std::string without_thousands(std::string_view text, char separator, char decima
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == separator) {
-      if (i >= whole || num_digits == 0 || num_digits > 3 || (is_grouped && num_digits < 3)) return "";
+      if (i >= whole || num_digits == 0 || num_digits > 3 || (is_grouped && num_digits < 3) ||
+          text[text.find_first_of("0123456789")] == '0')
+        return "";
       is_grouped = true;
       num_digits = 0;
       continue;

@@ -106,7 +106,27 @@ TEST_F(ConfigCommand, GuessesHowTheFileIsWritten) {
   guess("1,2\n3,4\n5,7\n6,8\n9,9\n", "# the first row contains numbers only");
   guess("x,y\n1,2\n?,4\n5,7\n6,8\n9,9\n", "na_values = \"auto\"");
   guess("x;y\n1;2,5\n3;4,25\n5;7,5\n6;8,5\n9;9,5\n", "decimal = \",\"");
-  guess("x;y\n1;2,500\n3;4,250\n5;7,500\n6;8,500\n9;900\n", "thousands = \",\"");
+  guess("x;y\n1;0,101\n3;0,250\n5;0,500\n6;0,500\n9;1\n", "decimal = \",\"");
+  guess("x;y\n1;2.000,5\n3;4,25\n5;7,5\n6;8,5\n9;9,5\n", "decimal = \",\"");
+  expect_in(text_of(scratch_ / "job.toml"), {"thousands = \".\""});
+  // Both keys read these; a delimiter shows which is likelier.
+  guess("x;y\n1;2,500\n3;4,250\n5;7,500\n6;8,500\n9;900\n", "set thousands = \",\" instead");
+  expect_in(text_of(scratch_ / "job.toml"), {"decimal = \",\""});
+  guess("x,y\n1,\"2,500\"\n3,\"4,250\"\n5,\"7,500\"\n6,\"8,500\"\n9,900\n", "set decimal = \",\" instead");
+  expect_in(text_of(scratch_ / "job.toml"), {"thousands = \",\""});
+}
+
+// A wrong value among numbers with a decimal point.
+TEST_F(ConfigCommand, GuessesNoKeyThatTurnsNumbersIntoClasses) {
+  for (const std::string wrong : {"n/a?", "inf"}) {
+    std::string text = "x,y\n";
+    for (int i = 0; i < 20; ++i) text += std::to_string(i % 7) + (i == 9 ? "," + wrong : ",2.5") + "\n";
+    write_text(file_, text);
+    const ProgramRun run = write_config();
+    EXPECT_EQ(run.exit_code, 3);
+    EXPECT_EQ(run.out, "");
+    expect_in(run.err, {"row 10 (line 11), column 'y': \"" + wrong + "\""});
+  }
 }
 
 TEST_F(ConfigCommand, FitsATableInOneGo) {
@@ -169,6 +189,14 @@ TEST_F(ConfigCommand, RefusesATableWithoutAColumnToPredict) {
       error_of({"config", file_, "--target", "price", "data.exclude=name", "schedule={name=\"cosine\"}"}),
       "kindling config: 'schedule' is not a single key; expected: keys such as data.delimiter; add it to "
       "the config that this command writes\n");
+  // Not keys that the table would decide.
+  const std::string fraction = error_of({"fit", file_, "--target", "price", "data.val_fraction=1"});
+  EXPECT_NE(fraction.find("data.val_fraction"), std::string::npos) << fraction;
+  EXPECT_EQ(fraction.find("is missing"), std::string::npos) << fraction;
+  const std::string missing =
+      error_of({"fit", "data.file=" + file_, "data.target=price", "data.missing=foo"});
+  EXPECT_NE(missing.find("data.missing"), std::string::npos) << missing;
+  EXPECT_EQ(missing.find("is missing"), std::string::npos) << missing;
   // What cannot be read is not a config.
   write_text(file_, "x,y\n1,2\n3\n");
   const ProgramRun broken = run_program({"config", file_});

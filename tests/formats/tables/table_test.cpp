@@ -211,7 +211,7 @@ TEST(Table, ReadsNumbersAsOtherProgramsWriteThem) {
   EXPECT_EQ(numbers_in(table_of("a;b\n1.234,5;1\n0,25;2\n1.000.000;3\n12,5e3;3\n", german).columns[0]),
             "1234.50 0.25 1000000.00 12500.00");
   EXPECT_EQ(numbers_in(table_of("a\n1'234.5\n2\n", swiss).columns[0]), "1234.50 2.00");
-  for (const char* const wrong : {"12,34", "1,2345", "1234,567", ",123", "1,234,56"})
+  for (const char* const wrong : {"12,34", "1,2345", "1234,567", ",123", "1,234,56", "0,101", "-0,101"})
     EXPECT_NE(table_error("a;b\n1;1\n2;1\n" + std::string(wrong) + ";1\n", english).find("row 3"),
               std::string::npos)
         << wrong;
