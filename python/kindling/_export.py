@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import copy
 import io
 import json
 import os
@@ -17,34 +18,39 @@ def export(model, example, path):
     """Writes `model` to a .pt2 file that Kindling trains and evaluates: the program after model.train() and the one after
     model.eval(), which share their parameters and buffers. The first dimension of the inputs, the batch, may have any size.
 
-    model    a torch.nn.Module; its mode, parameters and buffers stay as they are
+    model    a torch.nn.Module; its mode, parameters and buffers stay as they are, if what its train() and eval() change in place is
+             undone by the other
     example  an input tensor, a tuple of them, or a dict by the names of forward's arguments, with at least 2 samples
     path     the file, whose name ends in .pt2; torch.export.load reads the training program from it
 
-    Warns of operations whose backward a program does not contain: torch.autograd.Function and backward hooks. Raises ValueError if the
-    parameters or buffers of both modes differ, and what torch.export.export raises for a model that it cannot export.
+    Warns of operations whose backward a program does not contain: torch.autograd.Function and backward hooks; and of layers in evaluation
+    mode that model.train() trains. Raises ValueError if the parameters or buffers of both modes differ, and what torch.export.export
+    raises for a model that it cannot export.
     """
     import torch
     from torch.export.pt2_archive._package import package_pt2
 
-    if not os.fspath(path).endswith(".pt2"):
-        raise ValueError(f"path: found {os.fspath(path)!r}, wanted a name that ends in .pt2")
+    path = os.fsdecode(path)
+    if not path.endswith(".pt2"):
+        raise ValueError(f"path: found {path!r}, wanted a name that ends in .pt2")
     arguments, by_name = ((), dict(example)) if isinstance(example, dict) else (_tuple_of(example), {})
     shapes = _dynamic_batch([*arguments, *by_name.values()])
     dynamic = dict(zip(by_name, shapes)) if by_name else tuple(shapes)
-    modes = [(module, module.training) for module in model.modules()]
-    programs, lost = {}, _hooks_of(model)
-    try:
+    programs, lost, fixed = {}, _hooks_of(model), []
+    with _unchanged(model):
+        in_evaluation = [name for name, module in model.named_modules() if model.training > module.training]
         for name, is_training in (("model", True), (_EVALUATION, False)):
             model.train(is_training)
             with _watch_backward() as found:
-                programs[name] = torch.export.export(model, arguments, by_name, dynamic_shapes=dynamic)
+                programs[name] = _exported(model, arguments, by_name, dynamic)
             if is_training:
-                lost += found
-    finally:
-        for module, mode in modes:
-            module.training = mode
+                lost += found + _functions_of(model, arguments, by_name)
+                fixed = [name for name in in_evaluation if model.get_submodule(name).training]
     _require_same_state(*programs.values())
+    if fixed:
+        fixed = [name for name in fixed if not any(name.startswith(other + ".") for other in fixed)]
+        warnings.warn("the program trains layers that are in evaluation mode: " + ", ".join(fixed) + ": model.train() puts them in training "
+                      "mode; to keep them in evaluation mode, override train() of the model", stacklevel=2)
     if lost:
         warnings.warn("the program does not contain the backward of " + ", ".join(dict.fromkeys(lost)) + ": Kindling uses the derivatives "
                       "of the operators in forward instead, which may be zero or have another sign; " + _REMEDY, stacklevel=2)
@@ -70,6 +76,65 @@ def _dynamic_batch(inputs):
                          "size of a batch of one sample")
     batch = torch.export.Dim("batch", min=1)
     return [{0: batch} if isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == samples else None for value in inputs]
+
+
+@contextlib.contextmanager
+def _unchanged(model):
+    """Restores the modes of a model, which parameters and buffers it has, and which of them are trained."""
+    was_training = model.training
+    modules = [(module, module.training, dict(module._parameters), dict(module._buffers)) for module in model.modules()]
+    trained = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        yield
+    finally:
+        model.train(was_training)
+        for module, mode, parameters, buffers in modules:
+            module.training = mode
+            module._parameters.update(parameters)
+            module._buffers.update(buffers)
+        for parameter, is_trained in trained:
+            parameter.requires_grad_(is_trained)
+
+
+def _exported(model, arguments, by_name, dynamic):
+    """A program with values of its own, which the next change of the mode does not change."""
+    import torch
+
+    try:
+        program = torch.export.export(model, arguments, by_name, dynamic_shapes=dynamic)
+    except torch._dynamo.exc.UserError as error:
+        if "onstraints violated" not in str(error):
+            raise
+        raise ValueError("example: torch.export cannot export the model for any number of samples; if an input that does not belong to the "
+                         "batch has as many rows as it, choose another number of samples") from error
+    memo = {}
+    for values in (program.state_dict, program.constants):
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor):
+                values[name] = copy.deepcopy(value if isinstance(value, torch.nn.Parameter) else value.detach(), memo)
+    return program
+
+
+def _functions_of(model, arguments, by_name):
+    """The autograd functions in the graph of a forward; a function that was bound earlier is not seen by _watch_backward."""
+    import torch
+
+    devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
+    try:
+        with torch.enable_grad(), torch.random.fork_rng(devices):
+            outputs = torch.utils._pytree.tree_leaves(copy.deepcopy(model)(*arguments, **by_name))  # forward may change buffers
+    except Exception:  # a member cannot be copied, or the model only be exported
+        return []
+    nodes, seen, found = [value.grad_fn for value in outputs if isinstance(value, torch.Tensor)], set(), []
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        nodes += [following for following, _ in node.next_functions]
+        if isinstance(node, torch.autograd.function.BackwardCFunction) and not node._forward_cls.__module__.startswith("torch."):
+            found.append(f"the autograd function {node._forward_cls.__name__}")
+    return found
 
 
 def _hooks_of(model):
@@ -108,14 +173,20 @@ def _require_same_state(training, evaluation):
     def state_of(program):
         return {name: (tuple(value.shape), value.dtype) for name, value in program.state_dict.items()}
 
+    def refuse(name, first, second):
+        raise ValueError(f"model: {name!r} is {first} after model.train() and {second} after model.eval(), wanted the same in both: do not "
+                         "replace or change parameters when the mode changes")
+
     first, second = state_of(training), state_of(evaluation)
     for name in collections.ChainMap(first, second):
         if first.get(name) != second.get(name):
-            def text(state):
-                return "no such parameter or buffer" if name not in state else f"{state[name][1]} {list(state[name][0])}"
-
-            raise ValueError(f"model: {name!r} is {text(first)} after model.train() and {text(second)} after model.eval(), wanted the same "
-                             "in both: do not replace parameters when the mode changes")
+            refuse(name, *(f"{state[name][1]} {list(state[name][0])}" if name in state else "no such parameter or buffer"
+                           for state in (first, second)))
+        one, other = training.state_dict[name], evaluation.state_dict[name]
+        if one.requires_grad != other.requires_grad:
+            refuse(name, *("trained" if each.requires_grad else "not trained" for each in (one, other)))
+        if not ((one == other) | ((one != one) & (other != other))).all():  # NaN equals NaN
+            refuse(name, "one value", "another")
 
 
 def _write_with_shared_weights(packed, path):
@@ -129,11 +200,16 @@ def _write_with_shared_weights(packed, path):
             if same and all(same[key] == weight[key] for key in ("tensor_meta", "use_pickle")):
                 weight["path_name"] = same["path_name"]
         used = {root + weight["path_name"] for config in (first, second) for weight in config["config"].values()}
-        unfinished = f"{os.fspath(path)}.unfinished"
-        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as copy:
-            for entry in source.infolist():
-                if entry.filename == configs[_EVALUATION]:
-                    copy.writestr(entry.filename, json.dumps(second))
-                elif not entry.filename.startswith(root) or entry.filename in used or entry.filename in configs.values():
-                    copy.writestr(entry.filename, source.read(entry))
-    os.replace(unfinished, path)
+        unfinished = f"{path}.unfinished"
+        try:
+            with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as target:
+                for entry in source.infolist():
+                    if entry.filename == configs[_EVALUATION]:
+                        target.writestr(entry.filename, json.dumps(second))
+                    elif not entry.filename.startswith(root) or entry.filename in used or entry.filename in configs.values():
+                        target.writestr(entry.filename, source.read(entry))
+            os.replace(unfinished, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(unfinished)
+            raise

@@ -42,6 +42,40 @@ class Changing(nn.Linear):
         return super().train(mode)
 
 
+class Merging(nn.Linear):
+    """Adds its second weight to the first one in evaluation mode, as LoRA does."""
+
+    def __init__(self):
+        super().__init__(3, 3)
+        self.more = nn.Parameter(torch.ones(3, 3))
+
+    def train(self, mode=True):
+        if mode != self.training:
+            self.weight.data += -self.more.data if mode else self.more.data
+        return super().train(mode)
+
+
+class Freezing(nn.Linear):
+    def train(self, mode=True):
+        self.weight.requires_grad_(mode)
+        return super().train(mode)
+
+
+class Fixed(nn.BatchNorm1d):
+    def train(self, mode=True):
+        return super().train(False)
+
+
+class Bound(nn.Linear):
+    def forward(self, x):
+        return reverse(super().forward(x))
+
+
+class Rows(nn.Module):
+    def forward(self, x, table):
+        return x @ table.reshape(2, 4)
+
+
 class TwoInputs(nn.Module):
     def __init__(self):
         super().__init__()
@@ -49,6 +83,9 @@ class TwoInputs(nn.Module):
 
     def forward(self, x, scale, table):
         return self.linear(x) * scale + table.sum(0)
+
+
+reverse = Reversal.apply
 
 
 def double(gradient):
@@ -72,7 +109,7 @@ def warnings_of(model, example):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         export(model, example, FOLDER / "warned.pt2")
-    return [str(warning.message) for warning in found if "the program does not contain" in str(warning.message)]
+    return [str(warning.message) for warning in found if str(warning.message).startswith("the program ")]
 
 
 def check_both_programs():
@@ -117,6 +154,38 @@ def check_inputs():
 def check_state():
     text = error_of(nn.Sequential(nn.Linear(3, 3), Changing(3, 5, bias=False)), torch.randn(8, 3))
     expect("'1.weight' is torch.float32 [5, 3] after model.train() and torch.float32 [4, 3] after model.eval()" in text, text)
+    for kind, wanted in ((Merging, "one value after model.train() and another"), (Freezing, "trained after model.train() and not trained")):
+        model = kind() if kind is Merging else kind(3, 3)
+        weight = model.weight.clone()
+        text = error_of(model, torch.randn(8, 3))
+        expect(f"'weight' is {wanted}" in text, text)
+        expect(torch.allclose(model.weight, weight) and model.weight.requires_grad and model.training)
+    model = Changing(3, 5, bias=False)
+    weight = model.weight
+    error_of(model, torch.randn(8, 3))
+    expect(model.weight is weight)
+    model = nn.Linear(3, 3)
+    model.weight.data[0, 0] = float("nan")
+    export(model, torch.randn(8, 3), FOLDER / "nan.pt2")
+    tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    tied[1].weight = tied[0].weight
+    export(tied, torch.randn(8, 3), FOLDER / "tied.pt2")
+    state = torch.export.load(FOLDER / "tied.pt2").state_dict
+    expect(state["0.weight"].data_ptr() == state["1.weight"].data_ptr())
+    expect("choose another number of samples" in error_of(Rows(), (torch.randn(4, 2), torch.randn(4, 2))))
+
+
+def check_path():
+    model = nn.Linear(3, 3)
+    export(model, torch.randn(8, 3), bytes(FOLDER / "bytes.pt2"))
+    expect((FOLDER / "bytes.pt2").exists())
+    (FOLDER / "folder.pt2").mkdir()
+    try:
+        export(model, torch.randn(8, 3), FOLDER / "folder.pt2")
+    except OSError:
+        expect(not (FOLDER / "folder.pt2.unfinished").exists())
+    else:
+        expect(False)
 
 
 def check_warnings():
@@ -131,10 +200,19 @@ def check_warnings():
     expect(len(text) == 1, text)
     for lost in ("the backward hook of 1", "the hook of the parameter 1.bias", "the autograd function Reversal", "the hook double on a tensor"):
         expect(lost in text[0], lost, text)
+    text = warnings_of(nn.Sequential(nn.BatchNorm1d(3), Bound(3, 4), nn.Dropout()), torch.randn(8, 3))
+    expect(len(text) == 1 and "the autograd function Reversal" in text[0], text)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.BatchNorm1d(4)), Fixed(4))
+    expect(warnings_of(model, torch.randn(8, 3)) == [])
+    expect(warnings_of(model.eval(), torch.randn(8, 3)) == [])
+    model.train()[1].eval()
+    text = warnings_of(model, torch.randn(8, 3))
+    expect(len(text) == 1 and "in evaluation mode: 1: " in text[0], text)
     expect(torch.autograd.Function.apply == apply and torch.Tensor.register_hook == register_hook)
 
 
 check_both_programs()
 check_inputs()
 check_state()
+check_path()
 check_warnings()
