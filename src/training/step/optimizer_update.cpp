@@ -16,6 +16,7 @@
 #include "optim/distinct_parameters.h"
 #include "optim/fused_rule.h"
 #include "optim/optimizer_access.h"
+#include "tensors/real_numbers.h"
 #include "tensors/state_fit.h"
 
 namespace kindling {
@@ -257,9 +258,12 @@ void OptimizerUpdate::mark_gradient_norms(Optimizer& optimizer, std::vector<std:
   std::vector<const std::string*> names;
   for (std::size_t i = 0; i < columns.size(); ++i)
     if (optimizer.parameters()[i].grad().defined()) names.push_back(&columns[i]);
-  for (std::size_t i = 0; i < names.size(); ++i) require_dense(gradients[i], *names[i]);
-  const std::vector<at::Tensor> norms =
-      at::_foreach_norm({gradients.data(), gradients.size()}, context_.options.track_grad_norm);
+  std::vector<at::Tensor> numbers;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    require_dense(gradients[i], *names[i]);
+    numbers.push_back(numbers_in_memory(gradients[i]));
+  }
+  const std::vector<at::Tensor> norms = at::_foreach_norm(numbers, context_.options.track_grad_norm);
   EpochLog& log = context_.state.log;
   for (std::size_t i = 0; i < names.size(); ++i) log.mark(log.column(*names[i]), norms[i]);
 }

@@ -88,6 +88,26 @@ TEST_P(NormsOfGradients, UseTheChosenP) {
   EXPECT_EQ(norm(2, "weight"), std::vector<double>{12});
 }
 
+// The gradient 3 + 4i is the pair (3, 4); the norms of the number itself are all 5.
+class ComplexGradient : public Slope {
+ public:
+  ComplexGradient() : number_(register_parameter("number", at::zeros({1}, at::kComplexFloat))) {}
+  at::Tensor training_step(const Batch&) override {
+    return (at::view_as_real(number_) * at::tensor({3.F, 4.F}, weight.options())).sum() + weight.sum();
+  }
+
+ private:
+  at::Tensor number_;
+};
+
+TEST_P(NormsOfGradients, TakeComplexNumbersAsPairs) {
+  const auto norm = [&](double p) {
+    return values_of(of(std::make_shared<ComplexGradient>(), {.track_grad_norm = p}), "grad_norm/number");
+  };
+  EXPECT_EQ(norm(1), std::vector<double>{7});
+  EXPECT_EQ(norm(std::numeric_limits<double>::infinity()), std::vector<double>{4});
+}
+
 TEST_P(NormsOfGradients, AreReportedForEachOptimizer) {
   const auto logger = std::make_shared<MemoryLogger>();
   TensorData data = gan_points();
