@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,7 +56,6 @@ struct PointwiseRow {
   OperandTypes types = OperandTypes::result;
   const char* type_of_booleans = nullptr;  // the ONNX operator for boolean results, if it differs
   bool is_negated = false;                 // Not is applied to the result
-  double factor = 1;                       // the result is multiplied by this
   const char* alpha = nullptr;             // the argument, a number, that is ONNX's attribute alpha
 };
 
@@ -83,7 +81,6 @@ void add_row(OnnxCall& call, const PointwiseRow& row) {
   std::string result =
       call.add(is_boolean ? row.type_of_booleans : row.type, operands_of(call, row), attributes);
   if (row.is_negated) result = call.add("Not", {result});
-  if (row.factor != 1) result = call.add("Mul", {result, call.scalar(row.factor, call.result_type())});
   call.set_result(result);
 }
 
@@ -101,7 +98,6 @@ const std::vector<PointwiseRow>& pointwise_rows() {
 
       {.operators = {"exp"}, .type = "Exp"},
       {.operators = {"log"}, .type = "Log"},
-      {.operators = {"log10"}, .type = "Log", .factor = 1 / std::numbers::ln10},
       {.operators = {"sqrt"}, .type = "Sqrt"},
       {.operators = {"abs"}, .type = "Abs"},
       {.operators = {"neg"}, .type = "Neg"},
@@ -117,7 +113,6 @@ const std::vector<PointwiseRow>& pointwise_rows() {
       {.operators = {"floor"}, .type = "Floor"},
       {.operators = {"ceil"}, .type = "Ceil"},
       {.operators = {"round"}, .type = "Round"},
-      {.operators = {"sign"}, .type = "Sign"},
       {.operators = {"reciprocal"}, .type = "Reciprocal"},
       {.operators = {"mul.Tensor", "mul.Scalar"}, .type = "Mul", .operands = both, .type_of_booleans = "And"},
       {.operators = {"maximum", "max.other"}, .type = "Max", .operands = both},
@@ -387,13 +382,24 @@ void expm1_tensors(OnnxCall& call) {
       call.add("Where", {call.add("Equal", {u, one}), x, call.add("Where", {is_far, difference, exact})}));
 }
 
-// Exact for powers of two, as PyTorch's.
-void log2_tensors(OnnxCall& call) {
+// Exact for powers of the base, as PyTorch's.
+OnnxMapping log_of_base(double base) {
+  return [base](OnnxCall& call) {
+    const at::ScalarType type = call.result_type();
+    const std::string x = self_of(call), log = times(call, call.add("Log", {x}), 1 / std::log(base)),
+                      whole = call.add("Round", {log}),
+                      is_power = call.add("Equal", {call.add("Pow", {call.scalar(base, type), whole}), x});
+    call.set_result(call.add("Where", {is_power, whole, log}));
+  };
+}
+
+// PyTorch's sign of NaN is 0.
+void sign_of_tensors(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
-  const std::string x = self_of(call), log = times(call, call.add("Log", {x}), 1 / std::numbers::ln2),
-                    whole = call.add("Round", {log}),
-                    is_power = call.add("Equal", {call.add("Pow", {call.scalar(2, type), whole}), x});
-  call.set_result(call.add("Where", {is_power, whole, log}));
+  const std::string x = self_of(call), sign = call.add("Sign", {x});
+  call.set_result(at::isFloatingType(type)
+                      ? call.add("Where", {call.add("IsNaN", {x}), call.scalar(0, type), sign})
+                      : sign);
 }
 
 // log(exp(a) + exp(b)); the larger one for infinite numbers.
@@ -520,7 +526,9 @@ OnnxMappings onnx_pointwise() {
                         {"hardshrink", &hardshrink},
                         {"glu", &glu},
                         {"log1p", &log1p_tensors},
-                        {"log2", &log2_tensors},
+                        {"log2", log_of_base(2)},
+                        {"log10", log_of_base(10)},
+                        {"sign", &sign_of_tensors},
                         {"logaddexp", &logaddexp_tensors},
                         {"hypot", &hypot_tensors},
                         {"frac", &fraction_of_tensors},

@@ -161,7 +161,7 @@ void repeat_each(OnnxCall& call) {
         call.add("Squeeze", {call.add("Shape", {x}, {{"start", dim}, {"end", dim + 1}})});
     const std::string all = call.add(
         "Range", {call.scalar(0, at::kLong), call.add("Mul", {size, count}), call.scalar(1, at::kLong)});
-    places = call.add("Div", {all, count});
+    places = call.add("Div", {all, call.add("Max", {count, call.scalar(1, at::kLong)})});  // none if it is 0
   }
   call.set_result(call.add("Gather", {x, places}, {{"axis", dim}}));
 }

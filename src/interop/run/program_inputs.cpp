@@ -116,9 +116,10 @@ void ProgramInputs::check(std::span<const at::Tensor> inputs) const {
                        .remedy = remedy});
     };
     if (!is_type_for(given, wanted.type, has_narrow_weights_))
-      refuse(given.is_floating_point() && becomes_float(wanted.type)
-                 ? "set data.keep_type = true if the arrays have this dtype, or convert them to it"
-                 : "convert it to the dtype that the program was exported with");
+      refuse(
+          given.is_floating_point() && becomes_float(wanted.type)
+              ? "convert it to that dtype; if an array of a file has it, set data.keep_type = true (arrays)"
+              : "convert it to the dtype that the program was exported with");
     if (static_cast<std::size_t>(given.dim()) != wanted.sizes.size()) refuse("");
     for (std::size_t d = 0; d < wanted.sizes.size(); ++d) {
       const std::int64_t size = given.size(static_cast<std::int64_t>(d));

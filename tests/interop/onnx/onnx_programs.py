@@ -231,12 +231,13 @@ def comparisons(_, x):
 
 def exactness(_, x):
     """Where a simple formula would lose digits, or NaN."""
-    small, p = x * 1e-6, x.abs() + 0.5
+    small, p, power = x * 1e-6, x.abs() + 0.5, (x.abs() * 2).round()
     some = [torch.log1p(small) * 1e6, torch.expm1(small) * 1e6, torch.log1p(p), torch.expm1(x), torch.log2(torch.exp2(x.round())).floor(),
             torch.log2(p), (x.round() * 0.1) // 0.1, x // -0.3, torch.floor_divide(x, p), (x.round() * 0.1) % 0.1, x % -0.7, torch.remainder(x, p),
-            torch.logaddexp(x, x + 3), torch.logaddexp(x * 100, -x * 100), torch.hypot(x * 1e30, p * 1e30) / 1e30, torch.hypot(x, p), torch.frac(x * 3)]
+            torch.logaddexp(x, x + 3), torch.logaddexp(x * 100, -x * 100), torch.hypot(x * 1e30, p * 1e30) / 1e30, torch.hypot(x, p), torch.frac(x * 3),
+            (torch.log10(10 ** power) - power) * 1e6]
     odd = torch.where(x > 1, float("nan"), torch.where(x < -1, float("inf"), torch.where(x < -0.5, float("-inf"), x)))
-    with_nan = [F.threshold(odd, 0.1, 20), F.hardshrink(odd), F.softshrink(odd), F.softshrink(x, 0.2)]
+    with_nan = [F.threshold(odd, 0.1, 20), F.hardshrink(odd), F.softshrink(odd), F.softshrink(x, 0.2), odd.sign()]
     numbers = [torch.nan_to_num(odd, 1.5, 2, -3), torch.nan_to_num(odd, posinf=1, neginf=2)]
     return torch.stack(some, 1), torch.stack(with_nan, 1), torch.stack(numbers, 1)
 
@@ -253,7 +254,7 @@ def windows(_, x):
     y = x.view(-1, 4, 5)
     some = [x.diff(), x.diff(n=2, dim=1), y.diff(dim=1, prepend=y[:, :1], append=y[:, -1:]), (x > 0).diff(), x.unfold(1, 4, 3), y.unfold(-1, 2, 1),
             x.unfold(0, 1, 1), torch.cat([x, x]).unfold(0, 2, 2), y.diagonal(dim1=1, dim2=2), y.diagonal(1, -1, 1), y.diagonal(-2, 1, 2),
-            y.repeat_interleave(3, 1), x.repeat_interleave(2, 0), x.repeat_interleave(2), y.repeat_interleave(torch.tensor([1, 0, 2, 3]), 1),
+            y.repeat_interleave(3, 1), x.repeat_interleave(2, 0), x.repeat_interleave(2), torch.cat([x, x.repeat_interleave(0, 1)], 1), y.repeat_interleave(torch.tensor([1, 0, 2, 3]), 1),
             torch.hstack([x, x]), torch.vstack([x, x]), torch.column_stack([x[:, 0], x, x[:, 1]]), torch.hstack([x[0], x[0] * 2]),
             torch.vstack([x[0], x]), *y.tensor_split([1, 3], 1), torch.cdist(y, y[:, :2]), torch.cdist(x, x, p=1.0),
             torch.cdist(x, x[:1] + 1, p=float("inf"))]
