@@ -1,4 +1,5 @@
 #include <ATen/core/Tensor.h>
+#include <stdlib.h>  // mkdtemp
 
 #include <charconv>
 #include <cstdint>
@@ -142,23 +143,37 @@ ExportedValues exported_values(const std::string& word) {
   return word == "probabilities" ? ExportedValues::probabilities : ExportedValues::outputs;
 }
 
-// Exports the same model as a .pt2 next to the .onnx, for the comparison.
+// A folder for temporary files that is deleted with them.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    if (::mkdtemp(path_.data()) == nullptr)
+      throw Error({.place = "the folder for temporary files",
+                   .found = path_ + " could not be created",
+                   .wanted = "a folder that can be written to",
+                   .remedy = "set TMPDIR"});
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  [[nodiscard]] fs::path path() const { return path_; }
+
+ private:
+  std::string path_ = (fs::temp_directory_path() / "kindling-XXXXXX").string();
+};
+
+// Exports the same model as a .pt2, for the comparison.
 template <class Export>
 void verify(const ConversionRequest& request, ExportOptions options, const Batch& batch,
             const Export& export_to) {
-  options.path = request.out.string() + ".verified.pt2";
-  const auto remove = [&] {
-    std::error_code ignored;
-    fs::remove(options.path, ignored);
-  };
-  try {
-    export_to(options);
-    compare_with_onnxruntime(request.out, options.path, batch, request.tolerance);
-  } catch (...) {
-    remove();
-    throw;
-  }
-  remove();
+  const TemporaryFolder folder;
+  options.path = folder.path() / "model.pt2";
+  export_to(options);
+  compare_with_onnxruntime(request.out, options.path, batch, request.tolerance);
 }
 
 int export_model(const CommandContext& context) {
@@ -299,7 +314,9 @@ int export_command(const CommandContext& context) {
     throw ConfigError({.place = "--verify",
                        .found = request.out.string() + " is not an ONNX model",
                        .wanted = "OUT.onnx",
-                       .remedy = "a .pt2 is compared with the model whenever it is written"});
+                       .remedy = request.out.extension() == ".pt2"
+                                     ? "a .pt2 is compared with the model whenever it is written"
+                                     : ""});
   if (is_program) return export_model(context);
   if (const std::string option = program_option_of(request); !option.empty())
     throw ConfigError(

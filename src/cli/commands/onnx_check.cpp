@@ -4,12 +4,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <span>
 #include <sstream>
 #include <string>
-#include <system_error>
+#include <string_view>
 #include <vector>
 
 #include "kindling/base/error.h"
@@ -23,8 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Prints the largest difference, the largest output and the number of the output that differs most, for the
-// model argv[1] and the arrays in0, in1, …, out0, … of argv[2]; labels may follow its inputs. NaN equals NaN.
+constexpr std::string_view kMarker = "\ncompared ";
+
+// Prints a line of the largest difference, the largest output, both of finite numbers, and the number of the
+// output that differs most, for the model argv[1] and the arrays in0, in1, …, out0, … of argv[2]; labels may
+// follow its inputs. The difference is inf if the shapes differ, or the places of NaN and infinite numbers.
 constexpr const char* kScript = R"(
 import sys, numpy, onnxruntime
 options = onnxruntime.SessionOptions()
@@ -32,16 +36,18 @@ options.log_severity_level = 3
 session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 arrays = numpy.load(sys.argv[2])
 given = {each.name: arrays[f"in{i}"] for i, each in enumerate(session.get_inputs())}
-worst = (-1.0, 0.0, 0)
+worst = (-1.0, 0.0, 0.0, 0)
 for i, ours in enumerate(session.run(None, given)):
     wanted, ours = arrays[f"out{i}"].astype(numpy.float64), ours.astype(numpy.float64)
-    apart, largest = float("inf"), float(numpy.nanmax(numpy.abs(wanted), initial=0))
-    if ours.shape == wanted.shape and numpy.array_equal(numpy.isnan(ours), numpy.isnan(wanted)):
-        same = (ours == wanted) | numpy.isnan(ours)
-        apart = float(numpy.max(numpy.where(same, 0, numpy.abs(numpy.where(same, 0, ours) - numpy.where(same, 0, wanted))), initial=0))
-    if apart / (largest or 1) > worst[0] / (worst[1] or 1):
-        worst = (apart, largest, i)
-print(*worst)
+    finite = numpy.isfinite(wanted)
+    apart, largest = float("inf"), float(numpy.max(numpy.abs(wanted[finite]), initial=0))
+    if ours.shape == wanted.shape and numpy.array_equal(ours[~finite], wanted[~finite], equal_nan=True):
+        if numpy.isfinite(ours[finite]).all():
+            apart = float(numpy.max(numpy.abs(ours[finite] - wanted[finite]), initial=0))
+    ratio = apart / largest if largest else float("inf") if apart else 0.0
+    if ratio > worst[0]:
+        worst = (ratio, apart, largest, i)
+print("\ncompared", *worst[1:])
 )";
 
 std::string quoted(const std::string& word) {
@@ -66,6 +72,14 @@ Answer ask_python(const std::vector<std::string>& arguments) {
     answer.text.append(part.data(), count);
   answer.exit_code = ::pclose(pipe);
   return answer;
+}
+
+// Both streams are in one text, so that other lines may surround the one of the script.
+std::string line_of_script(const std::string& text) {
+  const std::size_t at = text.rfind(kMarker);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + kMarker.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
 }
 
 std::string last_line(const std::string& text) {
@@ -110,13 +124,11 @@ void compare_with_onnxruntime(const fs::path& onnx, const fs::path& pt2, const B
   const at::NoGradGuard no_grad;
   ExportedModule program({.file = pt2});
   program.eval();
-  const fs::path arrays = pt2.string() + ".npz";
+  const fs::path arrays = pt2.parent_path() / "arrays.npz";
   write_arrays(batch.tensors(), program.predict_outputs(batch).tensors(), arrays);
   const Answer answer = ask_python({"-c", kScript, onnx.string(), arrays.string()});
-  std::error_code ignored;
-  fs::remove(arrays, ignored);
   std::size_t output = 0;
-  std::istringstream numbers(last_line(answer.text));
+  std::istringstream numbers(line_of_script(answer.text));
   std::string first, second;
   if (answer.exit_code != 0 || !(numbers >> first >> second >> output))
     throw Error({.place = onnx.string(),
@@ -124,10 +136,15 @@ void compare_with_onnxruntime(const fs::path& onnx, const fs::path& pt2, const B
                  .wanted = "a model that onnxruntime runs",
                  .remedy = "the model as .pt2 is not affected"});
   const double difference = std::stod(first), largest = std::stod(second);
-  const std::string found = "output " + std::to_string(output) + " of onnxruntime differs by up to " +
-                            short_text(difference, 3) + ", and its largest number is " +
-                            short_text(largest, 3);
-  if (!(difference <= tolerance * largest))
+  const std::string of_output = "output " + std::to_string(output) + " of onnxruntime ";
+  if (!std::isfinite(difference))
+    throw Error({.place = onnx.string(),
+                 .found = of_output + "has another shape, or NaN or infinite numbers in other places",
+                 .wanted = "the shape and the places of the model's output",
+                 .remedy = "use the model as .pt2"});
+  const std::string found = of_output + "differs by up to " + short_text(difference, 3) +
+                            ", and its largest number is " + short_text(largest, 3);
+  if (!(difference >= 0 && difference <= tolerance * largest))
     throw Error({.place = onnx.string(),
                  .found = found,
                  .wanted = "at most " + number_text(tolerance) + " of the largest output (--tolerance)",

@@ -1,7 +1,9 @@
 #include "cli/config/command_parser.h"
 
+#include <cmath>
 #include <cstddef>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -12,12 +14,22 @@ namespace CLI = kindling_cli11;
 
 constexpr const char* kAnyKey = "Any key of the config can be set as table.key=value or --table.key value.";
 
+// NaN passes CLI11's ranges.
+CLI::Validator no_nan() {
+  return {[](std::string& text) -> std::string {
+            double value = 0;
+            const bool is_nan = CLI::detail::lexical_cast(text, value) && std::isnan(value);
+            return is_nan ? text + " is not a number" : "";
+          },
+          ""};
+}
+
 template <class Number>
 void add_number(CLI::App& command, const char* name, Number& value, const char* doc, double min, double max,
                 const char* unit = "N") {
   CLI::Validator range = CLI::Range(Number(min), Number(max));
   if (max == std::numeric_limits<double>::max()) range.description("");
-  command.add_option(name, value, doc)->check(range)->type_name(unit);
+  command.add_option(name, value, doc)->check(range)->check(no_nan())->type_name(unit);
 }
 
 void add_config(CLI::App& command, Request& request) {
@@ -137,6 +149,7 @@ void add_conversions(CLI::App& app, Request& request) {
                  "with --verify: the largest difference, relative to the largest output; above it, the exit "
                  "code is 1")
       ->check(CLI::NonNegativeNumber)
+      ->check(no_nan())
       ->type_name("NUMBER")
       ->needs(verify);
   CLI::App& in = *app.add_subcommand("import", "convert weights from Python, .pt or .safetensors");

@@ -10,6 +10,7 @@
 #include "kindling/base/file.h"
 #include "kindling/formats/safetensors.h"
 #include "kindling/tensors/state_dict.h"
+#include "support/python.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -208,7 +209,9 @@ TEST(Conversion, VerifiesAnOnnxModelInOnnxruntime) {
   EXPECT_NE(missing.err.find("python3 -m pip install onnxruntime"), std::string::npos) << missing.err;
   EXPECT_FALSE(std::filesystem::exists(out));
 
-  python.set("[ $# = 2 ] || { test -f \"$3\" && test -f \"$4\" && echo 0.0001 2.0 0; }");
+  python.set(
+      "[ $# = 2 ] || { test -f \"$3\" && test -f \"$4\" && { echo warning >&2; echo; echo compared 0.0001 "
+      "2.0 0; echo warning >&2; }; }");
   const ProgramRun same = verify();
   EXPECT_EQ(same.exit_code, 0) << same.err;
   EXPECT_NE(
@@ -218,8 +221,12 @@ TEST(Conversion, VerifiesAnOnnxModelInOnnxruntime) {
   const ProgramRun apart = verify({"--tolerance", "1e-5"});
   EXPECT_EQ(apart.exit_code, 1);
   EXPECT_NE(apart.err.find("expected: at most 1e-05 of the largest output"), std::string::npos) << apart.err;
-  python.set("[ $# = 2 ] || echo inf 2.0 0");
-  EXPECT_EQ(verify().exit_code, 1);
+  for (const std::string difference : {"inf", "nan", "-1"}) {
+    python.set("[ $# = 2 ] || { echo; echo compared " + difference + " 2.0 0; }");
+    EXPECT_EQ(verify().exit_code, 1) << difference;
+  }
+  for (const std::string number : {"nan", "inf", "-1"})
+    EXPECT_EQ(verify({"--tolerance", number}).exit_code, 2) << number;
   python.set("[ $# = 2 ] || { echo 'InvalidGraph: no such operator'; exit 1; }");
   const ProgramRun broken = verify();
   EXPECT_EQ(broken.exit_code, 1);
@@ -229,6 +236,48 @@ TEST(Conversion, VerifiesAnOnnxModelInOnnxruntime) {
 
   EXPECT_EQ(run_program({"export", run, scratch / "a.pt2", "--verify"}).exit_code, 2);
   EXPECT_EQ(run_program({"export", scratch / "a.pt2", scratch / "a.onnx", "--verify"}).exit_code, 2);
+}
+
+// The script that the program gives to Python, with arrays in place of onnxruntime's and the model's outputs.
+TEST(Conversion, VerifyingFindsOutputsThatAreNotFinite) {
+  const std::string python = python_with_torch().empty() ? "python3" : python_with_torch();
+  const std::string modules = KINDLING_CONFIGS "/../.deps/onnx";  // where scripts/test.sh installs numpy
+  if (!KINDLING_HAS_INTEROP ||
+      std::system(("PYTHONPATH=" + modules + " " + python + " -c 'import numpy' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "built with KINDLING_INTEROP=OFF, or there is no numpy";
+  const Scratch scratch;
+  const std::string run = scratch / "runs/a/0001";
+  ASSERT_EQ(run_program({"fit", "-c", kConfigs / "digits.toml", "--trainer.max_epochs=1",
+                         "--run.dir=" + (scratch / "runs").string(), "--quiet", "name=a"})
+                .exit_code,
+            0);
+  write_text(scratch / "onnxruntime.py", R"(
+import numpy
+nan, inf = numpy.nan, numpy.inf
+class SessionOptions: pass
+class InferenceSession:
+    def __init__(self, *_, **__): pass
+    def get_inputs(self): return []
+    def run(self, *_): return [numpy.array(each, numpy.float32) for each in OURS]
+numpy.load = lambda _: {f"out{i}": numpy.array(each, numpy.float32) for i, each in enumerate(WANTED)}
+)");
+  const std::string module = text_of(scratch / "onnxruntime.py");
+  const PythonOnPath on_path(scratch);
+  on_path.set("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=" + scratch.folder().string() + ":" + modules + " exec " +
+              python + " \"$@\"");
+  const auto exit_code = [&](const std::string& ours, const std::string& wanted) {
+    std::string values = "\nOURS, WANTED = " + ours + ", " + wanted + "\n";
+    write_text(scratch / "onnxruntime.py", module + values);
+    return run_program({"export", run, scratch / "model.onnx", "--verify"}).exit_code;
+  };
+  EXPECT_EQ(exit_code("[[1, -inf, nan]]", "[[1, -inf, nan]]"), 0);
+  EXPECT_EQ(exit_code("[[2, -inf, nan]]", "[[1, -inf, nan]]"), 1);
+  EXPECT_EQ(exit_code("[[1, 2]]", "[[1, -inf]]"), 1);
+  EXPECT_EQ(exit_code("[[1, inf]]", "[[1, -inf]]"), 1);
+  EXPECT_EQ(exit_code("[[1, nan]]", "[[1, 2]]"), 1);
+  EXPECT_EQ(exit_code("[[1, 2]]", "[[nan, nan]]"), 1);
+  EXPECT_EQ(exit_code("[[1], [1, -inf]]", "[[1], [2, -inf]]"), 1);
+  EXPECT_EQ(exit_code("[[1e-6], [1.00001]]", "[[0], [1]]"), 1);  // no number is near 0
 }
 
 TEST(Conversion, NamesAFileOfAnotherKind) {
