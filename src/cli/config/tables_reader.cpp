@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <string>
 #include <utility>
 
 #include "cli/config/other_names.h"
@@ -12,6 +13,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
+#include "kindling/config/printer.h"
 #include "kindling/config/reader.h"
 
 namespace kindling {
@@ -34,6 +36,18 @@ void check_model(const ModelOptions& model, ConfigReader& reader) {
   if (model.balanced_class_weights && !model.class_weights.empty())
     reader.error("model.class_weights",
                  "'model.class_weights' and 'model.balanced_class_weights' are both set: remove one of them");
+}
+
+constexpr std::array kModelsOfOneInput{
+    "linear_regression", "softmax_regression", "mlp", "mlp_regressor", "lenet", "small_cnn", "resnet18"};
+
+// These models would ignore all inputs but the first.
+void check_inputs(const std::string& model, const OptionSet& data, ConfigReader& reader) {
+  if (std::ranges::find(kModelsOfOneInput, model) == kModelsOfOneInput.end()) return;
+  for (const auto& [name, text] : value_texts(data))
+    if (name == "more_inputs" && !text.empty())
+      reader.error("data.more_inputs", "'data.more_inputs' names " + text + ", but the model " + model +
+                                           " takes one input; use the model exported, or remove the key");
 }
 
 // A metric counts the labels as the loss does, unless its table says otherwise. Returns false if it cannot
@@ -130,6 +144,7 @@ class TablesReader {
     if ((tables_.data.maker = choose("data", registry_.data_modules, "")))
       table("data", {OptionSet::of(tables_.data.name), OptionSet::of(tables_.data_options),
                      tables_.data.maker->options()});
+    if (tables_.data.maker) check_inputs(tables_.model.name, tables_.data.maker->options(), reader_);
     read_transforms("data.train_transforms", tables_.train_transforms);
     read_transforms(kValTransforms, tables_.val_transforms);
     read_optimizer();

@@ -28,6 +28,23 @@ namespace {
 const std::string kDigits = "[model]\nname = \"mlp\"\nhidden = [8]\n[data]\nname = \"digits\"\n";
 const std::string kThreeEpochs = "[trainer]\nmax_epochs = 3\nnum_threads = 1\n";
 
+TEST(Check, RefusesInputsThatTheModelIgnores) {
+  const Scratch scratch;
+  const auto check = [&](const std::string& model, const std::string& inputs) {
+    write_text(scratch / "a.toml",
+               "[model]\nname = \"" + model +
+                   "\"\n[data]\nname = \"arrays\"\nfile = \"a.npz\"\nmore_inputs = " + inputs + "\n");
+    return run_program({"fit", "-c", scratch / "a.toml", "--check"}).err;
+  };
+  Registry registry;
+  register_builtin(registry);
+  for (const std::string& name : registry.models.names()) {
+    const bool takes_more = name == "exported" || name == "backbone";
+    EXPECT_EQ(check(name, "[\"b\"]").find("takes one input") == std::string::npos, takes_more) << name;
+  }
+  EXPECT_EQ(check("mlp", "[]").find("takes one input"), std::string::npos);
+}
+
 // 24 samples of 4 numbers with labels 0, 1, 2, which the loader draws when it is made first.
 class DrawnSamples : public DataModule {
  public:
