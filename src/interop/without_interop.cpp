@@ -41,6 +41,9 @@ void ExportedModule::set_class_weights(const at::Tensor&) { throw_missing("Expor
 at::Tensor ExportedModule::training_step(const Batch&) { throw_missing("ExportedModule"); }
 void ExportedModule::validation_step(const Batch&) { throw_missing("ExportedModule"); }
 void ExportedModule::test_step(const Batch&) { throw_missing("ExportedModule"); }
+std::vector<at::Tensor> ExportedModule::outputs_without_loss(const Batch&) {
+  throw_missing("ExportedModule");
+}
 at::Tensor ExportedModule::predict_step(const Batch&) { throw_missing("ExportedModule"); }
 Batch ExportedModule::predict_outputs(const Batch&) { throw_missing("ExportedModule"); }
 void ExportedModule::train(bool) { throw_missing("ExportedModule"); }
