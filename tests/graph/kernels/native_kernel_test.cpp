@@ -26,7 +26,7 @@ bool same_bits(const at::Tensor& one, const at::Tensor& other) {
 std::optional<at::Tensor> by_native_kernel(const Operator& op, const torch::jit::Stack& arguments,
                                            const at::Tensor& expected) {
   at::Tensor out = at::empty_like(expected);
-  std::memset(out.mutable_data_ptr(), 0xFF, out.nbytes());  // NaN, or -1
+  if (out.numel() > 0) std::memset(out.mutable_data_ptr(), 0xFF, out.nbytes());  // NaN, or -1
   const auto node =
       native_kernel(c10::Dispatcher::singleton().findSchemaOrThrow(op.name, op.overload), arguments, {out});
   if (node == nullptr) return std::nullopt;
