@@ -1,14 +1,10 @@
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <net/if.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +24,7 @@
 #include "distributed/blocked_pipe_signal.h"
 #include "distributed/c10d_store.h"
 #include "distributed/device_backends.h"
+#include "distributed/doubling_sum.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/distributed/process_group.h"
@@ -35,97 +32,6 @@
 
 namespace kindling {
 namespace {
-
-using WorkPointer = c10::intrusive_ptr<c10d::Work>;
-
-// Sums a small tensor in host memory over the ranks of a group, by recursive doubling: each rank exchanges
-// its partial sum with its neighbour, then with the rank two places away, four, …: log2(size) messages in
-// sequence. A ring sends fewer bytes, but waits for 2 (size - 1) messages, each of which wakes up a process,
-// and for small tensors these wake-ups dominate the cost. Both partners of an exchange add in the same order,
-// so the results of all ranks are bit-identical.
-class DoublingSum {
- public:
-  // Below it the number of messages dominates, above it the bytes.
-  static constexpr std::size_t kLargest_bytes = 1 << 19;
-
-  // Starts at once. `tag` must be unique among running sums and the same on all ranks.
-  DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag);
-  // Waits until the sum is in the tensor.
-  void wait(const Deadline& deadline);
-
- private:
-  void send(int to);
-  void receive(int from);
-  void exchange(int other);
-  void add(int other, const Deadline& deadline);  // adds what has been received from it
-
-  c10d::Backend& group_;
-  at::Tensor tensor_, theirs_;
-  int tag_;
-  int num_doubling_;  // ranks: the largest power of two. The remaining ranks send their data to one of them.
-  WorkPointer sent_, received_;
-};
-
-DoublingSum::DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag)
-    : group_(group),
-      tensor_(std::move(tensor)),
-      tag_(tag),
-      num_doubling_(static_cast<int>(std::bit_floor(static_cast<unsigned>(group.getSize())))) {
-  theirs_ = at::empty_like(tensor_);
-  const int rank = group_.getRank();
-  if (rank >= num_doubling_) {
-    send(rank - num_doubling_);
-  } else if (rank + num_doubling_ < group_.getSize()) {
-    receive(rank + num_doubling_);
-  } else if (num_doubling_ > 1) {
-    exchange(rank ^ 1);
-  }
-}
-
-void DoublingSum::wait(const Deadline& deadline) {
-  const at::NoGradGuard no_grad;
-  const int rank = group_.getRank();
-  if (rank >= num_doubling_) {
-    sent_->wait(deadline.left());
-    receive(rank - num_doubling_);
-    received_->wait(deadline.left());
-    tensor_.copy_(theirs_);
-    return;
-  }
-  const bool has_one_beyond = rank + num_doubling_ < group_.getSize();
-  if (has_one_beyond) add(rank + num_doubling_, deadline);
-  for (int distance = 1; distance < num_doubling_; distance *= 2) {
-    if (distance > 1 || has_one_beyond) exchange(rank ^ distance);
-    add(rank ^ distance, deadline);
-  }
-  if (!has_one_beyond) return;
-  send(rank + num_doubling_);
-  sent_->wait(deadline.left());
-}
-
-void DoublingSum::send(int to) {
-  std::vector<at::Tensor> tensors{tensor_};
-  sent_ = group_.send(tensors, to, tag_);
-}
-
-void DoublingSum::receive(int from) {
-  std::vector<at::Tensor> tensors{theirs_};
-  received_ = group_.recv(tensors, from, tag_);
-}
-
-void DoublingSum::exchange(int other) {
-  receive(other);
-  send(other);
-}
-
-// Waits until this rank's own message has been sent.
-void DoublingSum::add(int other, const Deadline& deadline) {
-  std::exchange(received_, nullptr)->wait(deadline.left());
-  if (const WorkPointer sent = std::exchange(sent_, nullptr)) sent->wait(deadline.left());
-  // Of two NaNs the first one stays: the same one on all ranks.
-  const bool is_first = group_.getRank() < other;
-  at::add_out(tensor_, is_first ? tensor_ : theirs_, is_first ? theirs_ : tensor_);
-}
 
 [[noreturn]] void refuse_interface(const std::string& name, const std::string& why) {
   throw ConfigError({.place = "environment variable GLOO_SOCKET_IFNAME",

@@ -4,13 +4,11 @@
 #include <string.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 
+#include "base/temporary_folder.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -26,29 +24,6 @@ constexpr std::int64_t kMaxProcesses = 1024;
 constexpr double kMaxGrace_s = 86400, kMaxEndTimeout_s = 1e9;
 // The exit code of a process that has lost others, as of most errors: other codes are more specific.
 constexpr int kLostOthers = 1;
-
-// A directory that only this user can enter, removed by the destructor.
-class PrivateFolder {
- public:
-  PrivateFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "kindling-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-      throw Error({.place = name,
-                   .found = "cannot create the directory: " + std::generic_category().message(errno),
-                   .remedy = "set TMPDIR to a writable directory"});
-    path_ = name;
-  }
-  ~PrivateFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
-  std::filesystem::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 void require_usable(const LocalLaunch& launch) {
   if (launch.command.empty())
@@ -74,7 +49,7 @@ void require_usable(const LocalLaunch& launch) {
 // The parts that all starts of a launch share.
 struct Common {
   const LocalLaunch& launch;
-  const PrivateFolder folder{};
+  const TemporaryFolder folder{};
   ForwardedSignals signals{};
   std::vector<int> forwarded{};  // signals that were forwarded
 };

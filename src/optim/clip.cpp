@@ -95,8 +95,9 @@ at::Tensor clip_grad_norm(std::span<const at::Tensor> gradients, double max_norm
   if (gradients.empty()) return {};
   refuse_parameters("clip_grad_norm", gradients);
   const at::NoGradGuard no_grad;
+  if (lie_on_host(gradients)) return clip_on_host(gradients, max_norm);
   const std::vector<at::Tensor> list = real_numbers_of(gradients);
-  if (lie_on_host(list)) return clip_on_host(list, max_norm);
+  if (lie_on_host(list)) return clip_on_host(list, max_norm);  // some are complex
   const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(list)));
   at::_foreach_mul_(list, norm.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1.0));
   return norm;

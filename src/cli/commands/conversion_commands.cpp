@@ -1,5 +1,4 @@
 #include <ATen/core/Tensor.h>
-#include <stdlib.h>  // mkdtemp
 
 #include <charconv>
 #include <cstdint>
@@ -7,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <system_error>
 
+#include "base/temporary_folder.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/onnx_check.h"
 #include "cli/run/process_settings.h"
@@ -143,35 +142,12 @@ ExportedValues exported_values(const std::string& word) {
   return word == "probabilities" ? ExportedValues::probabilities : ExportedValues::outputs;
 }
 
-// A folder for temporary files that is deleted with them.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw Error({.place = "the folder for temporary files",
-                   .found = path_ + " could not be created",
-                   .wanted = "a folder that can be written to",
-                   .remedy = "set TMPDIR"});
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] fs::path path() const { return path_; }
-
- private:
-  std::string path_ = (fs::temp_directory_path() / "kindling-XXXXXX").string();
-};
-
 // Exports the same model as a .pt2, for the comparison.
 template <class Export>
 void verify(const ConversionRequest& request, ExportOptions options, const Batch& batch,
             const Export& export_to) {
   const TemporaryFolder folder;
-  options.path = folder.path() / "model.pt2";
+  options.path = folder / "model.pt2";
   export_to(options);
   compare_with_onnxruntime(request.out, options.path, batch, request.tolerance);
 }

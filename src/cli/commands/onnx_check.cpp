@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/config/command_line.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/formats/npz.h"
@@ -50,12 +51,6 @@ for i, ours in enumerate(session.run(None, given)):
 print("\ncompared", *worst[1:])
 )";
 
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 struct Answer {
   int exit_code;
   std::string text;  // both streams
@@ -63,7 +58,7 @@ struct Answer {
 
 Answer ask_python(const std::vector<std::string>& arguments) {
   std::string command = "python3";
-  for (const std::string& argument : arguments) command += " " + quoted(argument);
+  for (const std::string& argument : arguments) command += " " + shell_word(argument);
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return {.exit_code = -1, .text = "no shell"};
   Answer answer{.exit_code = 0, .text = ""};

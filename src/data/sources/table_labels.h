@@ -9,7 +9,7 @@
 #include "kindling/formats/table.h"
 #include "kindling/formats/table_schema.h"
 
-// What a model is to predict, from the columns of a table. `place` is the file in messages.
+// What a model predicts, from the columns of a table. `place` is the file in messages.
 namespace kindling {
 
 // Throws DataError for a column of texts.

@@ -30,13 +30,24 @@ void add_alias(std::map<std::string, OnnxMapping>& mappings, const std::string& 
 
 }  // namespace
 
+std::string self_of(OnnxCall& call) { return call.operand("self", call.result_type()); }
+
+std::string times(OnnxCall& call, const std::string& value, double factor) {
+  return factor == 1 ? value : call.add("Mul", {value, call.scalar(factor, call.result_type())});
+}
+
+std::string times_argument(OnnxCall& call, const std::string& value, const char* factor) {
+  if (call.real(factor) == 1) return value;
+  return call.add("Mul", {value, call.operand(factor, call.result_type())});
+}
+
 const std::map<std::string, OnnxMapping>& onnx_mappings() {
   static const std::map<std::string, OnnxMapping> all = [] {
     std::map<std::string, OnnxMapping> made;
     for (const auto kind :
-         {&onnx_pointwise, &onnx_shapes, &onnx_pieces, &onnx_indexing, &onnx_scatters, &onnx_order,
-          &onnx_windows, &onnx_creation, &onnx_products, &onnx_convolutions, &onnx_pools, &onnx_reductions,
-          &onnx_norms, &onnx_attention, &onnx_recurrent, &onnx_numbers})
+         {&onnx_activations, &onnx_pointwise, &onnx_shapes, &onnx_pieces, &onnx_indexing, &onnx_scatters,
+          &onnx_order, &onnx_windows, &onnx_creation, &onnx_products, &onnx_convolutions, &onnx_pools,
+          &onnx_reductions, &onnx_norms, &onnx_attention, &onnx_recurrent, &onnx_numbers})
       for (auto& [name, mapping] : kind()) made.emplace(name, std::move(mapping));
     for (const auto& [alias, name] : kAliases) add_alias(made, alias, name);
     return made;

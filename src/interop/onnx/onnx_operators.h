@@ -16,6 +16,7 @@ using OnnxMapping = std::function<void(OnnxCall&)>;
 // an out-of-place variant.
 using OnnxMappings = std::vector<std::pair<std::string, OnnxMapping>>;
 
+OnnxMappings onnx_activations();
 OnnxMappings onnx_pointwise();
 OnnxMappings onnx_shapes();
 OnnxMappings onnx_pieces();
@@ -34,6 +35,15 @@ OnnxMappings onnx_recurrent();
 OnnxMappings onnx_numbers();  // functions of numbers, by their whole targets: "_operator.mul"
 
 const std::map<std::string, OnnxMapping>& onnx_mappings();  // all of them
+
+// Returns the operand "self" in the dtype of the result.
+std::string self_of(OnnxCall& call);
+
+// Returns a value of the result's dtype times a number.
+std::string times(OnnxCall& call, const std::string& value, double factor);
+
+// Returns it times the argument `factor`, such as "alpha", which is usually 1.
+std::string times_argument(OnnxCall& call, const std::string& value, const char* factor);
 
 // Returns indices, given by the program's names, broadcast to one shape and stacked in a last dimension, as
 // GatherND and ScatterND take them.

@@ -13,7 +13,6 @@
 namespace kindling {
 namespace {
 
-std::string self_of(OnnxCall& call) { return call.operand("self", call.result_type()); }
 std::string other_of(OnnxCall& call) { return call.operand("other", call.result_type()); }
 
 // Promotes types like LibTorch: numbers and tensors without dimensions determine only the category of the
@@ -172,118 +171,20 @@ const std::vector<PointwiseRow>& pointwise_rows() {
   return rows;
 }
 
-// --- activations ---
-
-std::string times(OnnxCall& call, const std::string& value, double factor) {
-  return factor == 1 ? value : call.add("Mul", {value, call.scalar(factor, call.result_type())});
-}
-
-void silu(OnnxCall& call) {
-  const std::string x = self_of(call);
-  call.set_result(call.add("Mul", {x, call.add("Sigmoid", {x})}));
-}
-
-void gelu(OnnxCall& call) {
-  call.set_result(call.add("Gelu", {self_of(call)}, {{"approximate", call.text("approximate")}}));
-}
-
-// scale * (max(0, x) + min(0, alpha * (exp(input_scale * x) - 1)))
-void elu(OnnxCall& call) {
-  const double scale = call.real("scale");
-  if (call.real("input_scale") != 1) call.refuse("its input_scale is not 1");
-  call.set_result(times(call, call.add("Elu", {self_of(call)}, {{"alpha", call.real("alpha")}}), scale));
-}
-
-// One slope, or one for each channel, which is the second dimension.
-void prelu(OnnxCall& call) {
-  std::string slope = call.tensor("weight");
-  const std::int64_t rank = call.rank("self");
-  if (rank > 2) {
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(rank) - 1, 1);
-    sizes[0] = -1;
-    slope = call.reshaped(slope, sizes);
-  }
-  call.set_result(call.add("PRelu", {self_of(call), slope}));
-}
-
-void hardtanh(OnnxCall& call) {
-  const at::ScalarType type = call.result_type();
-  call.set_result(call.add("Clip", {self_of(call), call.scalar(call.real("min_val"), type),
-                                    call.scalar(call.real("max_val"), type)}));
-}
-
-void relu6(OnnxCall& call) {
-  const at::ScalarType type = call.result_type();
-  call.set_result(call.add("Clip", {self_of(call), call.scalar(0, type), call.scalar(6, type)}));
-}
-
-void hardsigmoid(OnnxCall& call) {
-  call.set_result(call.add("HardSigmoid", {self_of(call)}, {{"alpha", 1.0 / 6}, {"beta", 0.5}}));
-}
-
-// log(1 + exp(beta * x)) / beta, and x where beta * x is over the threshold.
-void softplus(OnnxCall& call) {
-  const double beta = call.real("beta");
-  const std::string x = self_of(call), scaled = times(call, x, beta);
-  const std::string soft = times(call, call.add("Softplus", {scaled}), 1 / beta);
-  const std::string limit = call.scalar(call.real("threshold"), call.result_type());
-  call.set_result(call.add("Where", {call.add("Greater", {scaled, limit}), x, soft}));
-}
-
-void log_sigmoid(OnnxCall& call) {
-  const std::string x = self_of(call);
-  call.set_result(call.add("Neg", {call.add("Softplus", {call.add("Neg", {x})})}));
-}
-
-void threshold(OnnxCall& call) {
-  const std::string x = self_of(call);
-  const at::ScalarType type = call.result_type();
-  const std::string is_low = call.add("LessOrEqual", {x, call.scalar(call.real("threshold"), type)});
-  call.set_result(call.add("Where", {is_low, call.scalar(call.real("value"), type), x}));  // NaN stays
-}
-
-// ONNX's Shrink makes NaN 0.
-void softshrink(OnnxCall& call) {
-  const at::ScalarType type = call.result_type();
-  const std::string x = self_of(call), lambda = call.scalar(call.real("lambd"), type),
-                    inner = call.add("Clip", {x, call.add("Neg", {lambda}), lambda});
-  call.set_result(call.add("Sub", {x, inner}));
-}
-
-void hardshrink(OnnxCall& call) {
-  const std::string x = self_of(call);
-  const at::ScalarType type = call.result_type();
-  const std::string is_small =
-      call.add("LessOrEqual", {call.add("Abs", {x}), call.scalar(call.real("lambd"), type)});
-  call.set_result(call.add("Where", {is_small, call.scalar(0, type), x}));  // NaN stays
-}
-
-void glu(OnnxCall& call) {
-  const std::int64_t dim = call.dim("dim", call.rank("self"));
-  const auto halves = call.graph().add_all("Split", {self_of(call)}, {{"axis", dim}, {"num_outputs", 2}}, 2);
-  call.set_result(call.add("Mul", {halves[0], call.add("Sigmoid", {halves[1]})}));
-}
-
 // --- arithmetic ---
-
-// The factor of an argument, usually 1.
-std::string scaled_tensors(OnnxCall& call, const std::string& value, const char* factor) {
-  if (call.real(factor) == 1) return value;
-  return call.add("Mul", {value, call.operand(factor, call.result_type())});
-}
 
 void add_or_tensors(OnnxCall& call) {  // the sum of booleans is "or"
   if (call.result_type() == at::kBool)
     return call.set_result(call.add("Or", {self_of(call), other_of(call)}));
-  call.set_result(call.add("Add", {self_of(call), scaled_tensors(call, other_of(call), "alpha")}));
+  call.set_result(call.add("Add", {self_of(call), times_argument(call, other_of(call), "alpha")}));
 }
 
 void subtract_tensors(OnnxCall& call) {
-  call.set_result(call.add("Sub", {self_of(call), scaled_tensors(call, other_of(call), "alpha")}));
+  call.set_result(call.add("Sub", {self_of(call), times_argument(call, other_of(call), "alpha")}));
 }
 
 void subtract_from_tensors(OnnxCall& call) {
-  call.set_result(call.add("Sub", {other_of(call), scaled_tensors(call, self_of(call), "alpha")}));
+  call.set_result(call.add("Sub", {other_of(call), times_argument(call, self_of(call), "alpha")}));
 }
 
 // The exact rest of a floating-point division, which has the sign of the dividend, and whether that is not
@@ -477,14 +378,14 @@ void clamp_tensors(OnnxCall& call) {
 void add_product(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
   const std::string product = call.add("Mul", {call.operand("tensor1", type), call.operand("tensor2", type)});
-  call.set_result(call.add("Add", {self_of(call), scaled_tensors(call, product, "value")}));
+  call.set_result(call.add("Add", {self_of(call), times_argument(call, product, "value")}));
 }
 
 void add_quotient(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
   const std::string quotient =
       call.add("Div", {call.operand("tensor1", type), call.operand("tensor2", type)});
-  call.set_result(call.add("Add", {self_of(call), scaled_tensors(call, quotient, "value")}));
+  call.set_result(call.add("Add", {self_of(call), times_argument(call, quotient, "value")}));
 }
 
 void interpolate_between(OnnxCall& call) {
@@ -512,20 +413,7 @@ OnnxMapping float_test(const char* type) {
 }  // namespace
 
 OnnxMappings onnx_pointwise() {
-  OnnxMappings mappings{{"relu6", &relu6},
-                        {"silu", &silu},
-                        {"gelu", &gelu},
-                        {"elu", &elu},
-                        {"prelu", &prelu},
-                        {"hardtanh", &hardtanh},
-                        {"hardsigmoid", &hardsigmoid},
-                        {"softplus", &softplus},
-                        {"log_sigmoid", &log_sigmoid},
-                        {"threshold", &threshold},
-                        {"softshrink", &softshrink},
-                        {"hardshrink", &hardshrink},
-                        {"glu", &glu},
-                        {"log1p", &log1p_tensors},
+  OnnxMappings mappings{{"log1p", &log1p_tensors},
                         {"log2", log_of_base(2)},
                         {"log10", log_of_base(10)},
                         {"sign", &sign_of_tensors},

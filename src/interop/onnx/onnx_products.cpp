@@ -28,15 +28,10 @@ void add_matrix_product(OnnxCall& call) {
                            {{"alpha", call.real("alpha")}, {"beta", call.real("beta")}}));
 }
 
-std::string product_times(OnnxCall& call, const std::string& value, const char* factor) {
-  if (call.real(factor) == 1) return value;
-  return call.add("Mul", {value, call.operand(factor, call.result_type())});
-}
-
 void add_batched_product(OnnxCall& call) {
   const std::string product = call.add("MatMul", {call.tensor("batch1"), call.tensor("batch2")});
   call.set_result(call.add(
-      "Add", {product_times(call, call.tensor("self"), "beta"), product_times(call, product, "alpha")}));
+      "Add", {times_argument(call, call.tensor("self"), "beta"), times_argument(call, product, "alpha")}));
 }
 
 void einsum(OnnxCall& call) {
