@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "distributed/blocked_pipe_signal.h"
+#include "distributed/c10d_doubling_sum.h"
 #include "distributed/c10d_store.h"
 #include "distributed/device_backends.h"
-#include "distributed/doubling_sum.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/distributed/process_group.h"

@@ -1,4 +1,4 @@
-#include "distributed/doubling_sum.h"
+#include "distributed/c10d_doubling_sum.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
