@@ -3,10 +3,11 @@
 # three of a sweep of 24 runs, each signal at two hundred moments, every change of a model in mid-epoch, two million samples of a loader
 # with workers, ranks and restarts, the memory of 200 epochs of 2,000 image files, fifty losses of one of several processes, all tests of
 # the fake accelerator under sanitizers, the commands of the first pages from the build on, all of Kindling as a subfolder of a project
-# built with the other compiler, hours of fuzzing.
+# built with the other compiler, models and tables of public packages, hours of fuzzing.
 #   ./scripts/soak.sh [KILLS (1000)] [SECONDS FOR EACH FUZZER (3600)]
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$kindling_root"
 ./scripts/test.sh
 OMP_NUM_THREADS=1 build/asan/bin/kindling_fake_tests --gtest_filter='-*/fake0:*TouchesNoDeviceMemoryFromTheHost*'
 KINDLING_SOAK_KILLS=${1:-1000} OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='*KilledRun*'
@@ -26,4 +27,12 @@ cmake -DSOURCE="$PWD/build/ci/tests/consumers/as_subfolder_source" -DWORK="$PWD/
   -DCOMPILER="$(command -v clang++ || command -v g++)" -DRUN="custom_model/custom_model;fit;-c;project/custom_model/config.toml" \
   -DOPTIONS="-DKINDLING_SOURCE=$PWD;-DLIBTORCH=$libtorch;-DKINDLING_BUILD_PROGRAM=ON;-DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG" \
   -DEXPECT="best val acc (0.9|1.0)" -P tests/consumers/run_consumer.cmake
+# Python's models and tables, with packages that nothing else needs (3 GB).
+models=$deps/venv-models
+"$(python_with_venv)" -m venv "$models"
+pip_install_into "$models" pip-models "torch==$torch_version+cpu" || pip_install_into "$models" pip-models "torch==$torch_version"
+pip_install_into "$models" pip-models -r benchmarks/model_sweep/requirements.txt pandas scikit-learn
+pip_install_into "$models" pip-models --no-deps -r benchmarks/model_sweep/requirements_of_operators.txt
+"$models/bin/python" benchmarks/model_sweep/sweep.py build/ci/bin/kindling
+"$models/bin/python" benchmarks/table_sweep.py build/ci/bin/kindling
 ./scripts/fuzz.sh "${2:-3600}"

@@ -5,7 +5,9 @@ import contextlib
 import copy
 import io
 import json
+import logging
 import os
+import re
 import warnings
 import zipfile
 
@@ -34,15 +36,14 @@ def export(model, example, path):
     if not path.endswith(".pt2"):
         raise ValueError(f"path: found {path!r}, wanted a name that ends in .pt2")
     arguments, by_name = ((), dict(example)) if isinstance(example, dict) else (_tuple_of(example), {})
-    shapes = _dynamic_batch([*arguments, *by_name.values()])
-    dynamic = dict(zip(by_name, shapes)) if by_name else tuple(shapes)
+    _require_batch([*arguments, *by_name.values()])
     programs, lost, fixed = {}, _hooks_of(model), []
     with _unchanged(model):
         in_evaluation = [name for name, module in model.named_modules() if model.training > module.training]
         for name, is_training in (("model", True), (_EVALUATION, False)):
             model.train(is_training)
             with _watch_backward() as found:
-                programs[name] = _exported(model, arguments, by_name, dynamic)
+                programs[name] = _exported(model, arguments, by_name)
             if is_training:
                 lost += found + _functions_of(model, arguments, by_name)
                 fixed = [name for name in in_evaluation if model.get_submodule(name).training]
@@ -63,19 +64,30 @@ def _tuple_of(example):
     return tuple(example) if isinstance(example, (tuple, list)) else (example,)
 
 
-def _dynamic_batch(inputs):
-    """The dynamic shapes: the first dimension of each tensor that has as many samples as the first input."""
+def _samples_in(inputs):
+    """The number of samples, which is the first size of the first input with one, or None."""
     import torch
 
-    tensors = [value for value in inputs if isinstance(value, torch.Tensor) and value.dim() > 0]
-    if not tensors:
+    return next((value.shape[0] for value in inputs if isinstance(value, torch.Tensor) and value.dim() > 0), None)
+
+
+def _require_batch(inputs):
+    samples = _samples_in(inputs)
+    if samples is None:
         raise ValueError("example: found no tensor with a batch dimension, wanted the inputs of a batch")
-    samples = tensors[0].shape[0]
     if samples < 2:
         raise ValueError(f"example: found {samples} sample{'' if samples == 1 else 's'}, wanted at least 2: torch.export would fix the "
                          "size of a batch of one sample")
-    batch = torch.export.Dim("batch", min=1)
-    return [{0: batch} if isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == samples else None for value in inputs]
+
+
+def _dynamic_shapes(arguments, by_name, batch):
+    """The first dimension of each tensor that has as many samples as the first input is `batch`."""
+    import torch
+
+    inputs = [*arguments, *by_name.values()]
+    samples = _samples_in(inputs)
+    shapes = [{0: batch} if isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == samples else None for value in inputs]
+    return dict(zip(by_name, shapes)) if by_name else tuple(shapes)
 
 
 @contextlib.contextmanager
@@ -96,23 +108,59 @@ def _unchanged(model):
             parameter.requires_grad_(is_trained)
 
 
-def _exported(model, arguments, by_name, dynamic):
+def _exported(model, arguments, by_name):
     """A program with values of its own, which the next change of the mode does not change."""
     import torch
 
-    try:
-        program = torch.export.export(model, arguments, by_name, dynamic_shapes=dynamic)
-    except torch._dynamo.exc.UserError as error:
-        if "onstraints violated" not in str(error):
-            raise
-        raise ValueError("example: torch.export cannot export the model for any number of samples; if an input that does not belong to the "
-                         "batch has as many rows as it, choose another number of samples") from error
+    program = _program_of(model, arguments, by_name)
     memo = {}
     for values in (program.state_dict, program.constants):
         for name, value in values.items():
             if isinstance(value, torch.Tensor):
                 values[name] = copy.deepcopy(value if isinstance(value, torch.nn.Parameter) else value.detach(), memo)
     return program
+
+
+def _program_of(model, arguments, by_name):
+    import torch
+
+    def export_with(batch, strict):
+        shapes = _dynamic_shapes(arguments, by_name, batch)
+        return torch.export.export(model, arguments, by_name, dynamic_shapes=shapes, strict=strict)
+
+    def is_constraint(error):
+        return isinstance(error, torch._dynamo.exc.UserError) and "onstraints violated" in str(error)
+    batch = torch.export.Dim("batch", min=1)
+    try:
+        return export_with(batch, strict=False)
+    except torch._dynamo.exc.UserError as error:
+        if not is_constraint(error):
+            raise
+        refused = error
+    try:
+        with _without_log("torch._guards"):
+            return export_with(batch, strict=True)  # it follows len(x), which is a number to the other one, but not all of Python
+    except Exception as error:
+        refused = error if is_constraint(error) else refused
+    sizes = re.search(r"batch = Dim\('batch'(?:, min=(\d+))?(?:, max=(\d+))?\)", str(refused))
+    if not sizes:
+        raise ValueError("example: torch.export cannot export the model for any number of samples; if an input that does not belong to the "
+                         "batch has as many rows as it, choose another number of samples") from refused
+    limits = {name: int(size) for name, size in zip(("min", "max"), sizes.groups()) if size}
+    program = export_with(torch.export.Dim("batch", **limits), strict=False)
+    warnings.warn("the program takes batches of " + " and ".join({"min": "at least ", "max": "at most "}[name] + str(size)
+                  for name, size in limits.items()) + " samples: the code of the model distinguishes sizes beyond that", stacklevel=4)
+    return program
+
+
+@contextlib.contextmanager
+def _without_log(name):
+    logger = logging.getLogger(name)
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was_disabled
 
 
 def _functions_of(model, arguments, by_name):
