@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Exports architectures of public packages from Python, trains and evaluates them with Kindling, and compares with PyTorch.
 
-    benchmarks/model_sweep/sweep.py PROGRAM [--package NAME] [--only TEXT] [--json FILE]
+    benchmarks/model_sweep/sweep.py PROGRAM [--package NAME] [--only TEXT] [--speed REPEATS [--former PROGRAM]] [--json FILE]
 
 PROGRAM is `kindling`. Needs requirements.txt. For each architecture:
 - export    kindling.export() writes it, as the package ships it; what torch.export refuses counts as "torch"
@@ -11,6 +11,9 @@ PROGRAM is `kindling`. Needs requirements.txt. For each architecture:
 - capture   these steps are bit-equal with and without step capture
 - pt2, onnx `export RUN` writes a program that equals eval() with the trained weights, in Python and in onnxruntime
 A value is the largest difference, relative to the largest value; above TOLERANCE it is wrong.
+
+--speed adds the processor time of a step with BATCH rows in one thread, interleaved with the model itself in PyTorch, and with another
+build: the smallest of so many repeats, in ms.
 """
 
 import argparse
@@ -20,10 +23,13 @@ import importlib.util
 import json
 import multiprocessing
 import os
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -41,7 +47,7 @@ file = {file}
 loss = "{loss}"
 [data]
 name = "arrays"
-file = "data.npz"
+file = {data}
 batch_size = {batch}
 shuffle = false
 keep_type = true
@@ -53,6 +59,7 @@ name = "sgd"
 lr = 0.01
 [trainer]
 max_steps = {steps}
+check_val_every_n_epoch = {val_every}
 num_threads = 1
 num_sanity_val_steps = 0
 step_graph = "{capture}"
@@ -123,8 +130,8 @@ def silence(model):
 
 
 class Sweep:
-    def __init__(self, program, export, architecture):
-        self.program, self.export, self.architecture = program, export, architecture
+    def __init__(self, program, export, architecture, repeats=0, former=None):
+        self.program, self.export, self.architecture, self.repeats, self.former = program, export, architecture, repeats, former
         self.folder = Path(tempfile.mkdtemp(prefix="sweep-"))
         self.result = {"name": architecture.name}
 
@@ -145,10 +152,10 @@ class Sweep:
                               env=os.environ | {"OMP_NUM_THREADS": "1"})
         return "" if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr.strip()[-400:]}"
 
-    def configure(self, file, capture="auto"):
+    def configure(self, file, capture="auto", data="data.npz", trained=STEPS * BATCH, val_every=1):
         (self.folder / "config.toml").write_text(CONFIG.format(
-            file=json.dumps(file), loss=self.loss, batch=BATCH, more=json.dumps(self.names[1:]), trained=STEPS * BATCH, rows=models.ROWS,
-            steps=STEPS, capture=capture))
+            file=json.dumps(file), loss=self.loss, batch=BATCH, more=json.dumps(self.names[1:]), data=json.dumps(data), trained=trained,
+            rows=trained + BATCH, steps=STEPS, capture=capture, val_every=val_every))
 
     def check(self):
         import torch
@@ -169,6 +176,8 @@ class Sweep:
             file = "quiet.pt2"
             self.export(silence(copy.deepcopy(self.model)), self.rows_of_example(EXPORTED_ROWS), self.folder / file)
         if self.train(file):
+            if self.repeats:
+                self.time()
             self.write_back()
 
     def rows_of_example(self, rows):
@@ -237,6 +246,45 @@ class Sweep:
         self.result["train"] = texts[0] if texts else max(differences, default="no weights")
         return True
 
+    def time(self):
+        """Adds "ms": the processor time of a step of Kindling, PyTorch and the former Kindling."""
+        import numpy
+        import torch
+        copies = 200 // models.ROWS + 1
+        with numpy.load(self.folder / "data.npz") as data:
+            numpy.savez(self.folder / "long.npz", **{name: numpy.concatenate([value] * copies) for name, value in data.items()})
+        self.configure("model.pt2", data="long.npz", trained=models.ROWS * copies - BATCH, val_every=10**6)
+        model = copy.deepcopy(self.model).train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        loss = torch.nn.functional.cross_entropy if self.loss == "cross_entropy" else torch.nn.functional.mse_loss
+
+        def eager(steps):
+            before = time.process_time()
+            for step in range(steps):
+                rows = slice(BATCH * (step % 4), BATCH * (step % 4) + BATCH)
+                optimizer.zero_grad()
+                loss(call(model, self.example, rows), self.labels[rows]).backward()
+                optimizer.step()
+            return time.process_time() - before
+
+        def kindling(program, steps):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run([program, "fit", "-c", "config.toml", "--quiet", f"trainer.max_steps={steps}", "name=\"speed\""],
+                                  cwd=self.folder, capture_output=True, timeout=LIMIT_S, env=os.environ | {"OMP_NUM_THREADS": "1"})
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if done.returncode:
+                raise RuntimeError(done.stderr[-300:])
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        eager(2)
+        steps = max(5, min(300, int(0.7 / (eager(3) / 3))))  # 0.7 s
+        programs = [self.program] + [self.former] * bool(self.former)
+        times = [[] for _ in range(len(programs) + 1)]
+        for _ in range(self.repeats):
+            for number, program in enumerate(programs):
+                times[number].append((kindling(program, steps + 3) - kindling(program, 3)) / steps)
+            times[-1].append(eager(steps) / steps)
+        self.result["ms"] = dict(zip(["kindling"] + ["former"] * bool(self.former) + ["eager"], (1000 * min(each) for each in times)))
+
     def write_back(self):
         import onnxruntime
         import torch
@@ -281,8 +329,10 @@ def sweep_package(package, arguments):
     for architecture in package():
         if arguments.only and arguments.only not in architecture.name:
             continue
+        former = arguments.former and os.path.abspath(arguments.former)
+        sweep = Sweep(os.path.abspath(arguments.program), export, architecture, arguments.speed, former)
         queue = multiprocessing.Queue()
-        child = multiprocessing.Process(target=check_in_child, args=(Sweep(os.path.abspath(arguments.program), export, architecture), queue))
+        child = multiprocessing.Process(target=check_in_child, args=(sweep, queue))
         child.start()
         try:
             result = queue.get(timeout=2 * LIMIT_S)
@@ -306,6 +356,11 @@ def report(results):
         right = sum(is_right(value) for value in values)
         wrong = sum(isinstance(value, float) and not is_right(value) for value in values)
         print(f"{check:9} {right} of {len(values)} right, {same} to the last bit, {wrong} wrong, {len(values) - right - wrong} refused")
+    timed = [r["ms"] for r in exported if "ms" in r]
+    for peer in ("eager", "former"):
+        ratios = sorted(ms["kindling"] / ms[peer] for ms in timed if peer in ms)
+        if ratios:
+            print(f"a step takes {ratios[0]:.3f} to {ratios[-1]:.3f}, median {statistics.median(ratios):.3f}, of {peer} ({len(ratios)} models)")
 
 
 def main():
@@ -313,6 +368,8 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--package")
     parser.add_argument("--only", help="a part of the name")
+    parser.add_argument("--speed", type=int, default=0, metavar="REPEATS")
+    parser.add_argument("--former", help="another build of the program")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     multiprocessing.set_start_method("fork")
