@@ -29,6 +29,12 @@ void filled_like_with_argument(OnnxCall& call) {
   fill(call, call.operand(value, call.result_type()), call.add("Shape", {call.tensor("self")}));
 }
 
+// Other numbers than PyTorch's, of the same distribution.
+void normal_like(OnnxCall& call) {
+  call.set_result(
+      call.add("RandomNormalLike", {call.tensor("self")}, {{"dtype", onnx_type_of(call.result_type())}}));
+}
+
 void scalar_tensor(OnnxCall& call) { call.set_result(call.operand("s", call.result_type())); }
 
 void range(OnnxCall& call) {
@@ -67,6 +73,7 @@ OnnxMappings onnx_creation() {
           {"ones_like", filled_like(1)},
           {"full_like", &filled_like_with_argument},
           {"empty_like", filled_like(0)},
+          {"randn_like", &normal_like},
           {"fill_.Scalar", &filled_like_with_argument},
           {"fill_.Tensor", &filled_like_with_argument},
           {"zero_", filled_like(0)},

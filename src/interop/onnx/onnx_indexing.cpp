@@ -69,6 +69,25 @@ void cumulative_sum(OnnxCall& call) {
   call.set_result(call.add("CumSum", {call.operand("self", type), dim}));
 }
 
+// ONNX's opset 20 has no CumProd. PyTorch multiplies floats one after the other in double precision.
+void cumulative_product(OnnxCall& call) {
+  constexpr std::int64_t kMost = 1024;
+  const at::ScalarType type = call.result_type(), in = at::isFloatingType(type) ? at::kDouble : type;
+  const std::int64_t rank = call.rank("self");
+  if (rank == 0) return call.set_result(call.operand("self", type));
+  const std::int64_t dim = call.dim("dim", rank);
+  const ProgramSize& size = call.meta("self").sizes[static_cast<std::size_t>(dim)];
+  if (!size.expression.empty() || size.number > kMost)
+    call.refuse("it multiplies along a dimension whose size is not constant, or is above " +
+                std::to_string(kMost));
+  if (size.number < 2) return call.set_result(call.operand("self", type));
+  std::vector<std::string> parts =
+      call.graph().add_all("Split", {call.operand("self", in)}, {{"axis", dim}, {"num_outputs", size.number}},
+                           static_cast<std::size_t>(size.number));
+  for (std::size_t i = 1; i < parts.size(); ++i) parts[i] = call.add("Mul", {parts[i - 1], parts[i]});
+  call.set_result(call.cast(call.add("Concat", parts, {{"axis", dim}}), in, type));
+}
+
 void top_k(OnnxCall& call) {
   const auto found = call.graph().add_all("TopK", {call.tensor("self"), call.vector_of({call.number("k")})},
                                           {{"axis", call.dim("dim", call.rank("self"))},
@@ -110,9 +129,16 @@ std::string stacked_indices(OnnxCall& call, const std::vector<std::string>& name
 }
 
 OnnxMappings onnx_indexing() {
-  return {{"embedding", &embedding}, {"index_select", &index_select}, {"gather", &gather},
-          {"index.Tensor", &index},  {"one_hot", &one_hot},           {"cumsum", &cumulative_sum},
-          {"topk", &top_k},          {"triu", triangle(true)},        {"tril", triangle(false)}};
+  return {{"embedding", &embedding},
+          {"index_select", &index_select},
+          {"gather", &gather},
+          {"index.Tensor", &index},
+          {"one_hot", &one_hot},
+          {"cumsum", &cumulative_sum},
+          {"cumprod", &cumulative_product},
+          {"topk", &top_k},
+          {"triu", triangle(true)},
+          {"tril", triangle(false)}};
 }
 
 }  // namespace kindling

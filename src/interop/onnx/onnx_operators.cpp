@@ -9,11 +9,11 @@ namespace {
 
 // Other names of operators, with the same arguments.
 constexpr std::pair<const char*, const char*> kAliases[] = {
-    {"absolute", "abs"},   {"arccos", "acos"},   {"arcsin", "asin"},      {"arctan", "atan"},
-    {"clip", "clamp"},     {"divide", "div"},    {"fix", "trunc"},        {"greater", "gt"},
-    {"less", "lt"},        {"less_equal", "le"}, {"greater_equal", "ge"}, {"multiply", "mul"},
-    {"negative", "neg"},   {"not_equal", "ne"},  {"row_stack", "vstack"}, {"subtract", "sub"},
-    {"true_divide", "div"}};
+    {"absolute", "abs"},  {"arccos", "acos"},    {"arcsin", "asin"},   {"arctan", "atan"},
+    {"arctan2", "atan2"}, {"clip", "clamp"},     {"divide", "div"},    {"fix", "trunc"},
+    {"greater", "gt"},    {"less", "lt"},        {"less_equal", "le"}, {"greater_equal", "ge"},
+    {"multiply", "mul"},  {"negative", "neg"},   {"not_equal", "ne"},  {"row_stack", "vstack"},
+    {"subtract", "sub"},  {"true_divide", "div"}};
 
 // With the overloads that the alias has, too.
 void add_alias(std::map<std::string, OnnxMapping>& mappings, const std::string& alias,

@@ -27,6 +27,36 @@ void stack(OnnxCall& call) {
   call.set_result(call.add("Concat", parts, {{"axis", dim}}));
 }
 
+// Pieces of a size that is not constant, whose lengths depend on it or of which the last one does.
+void split_dynamic(OnnxCall& call, std::int64_t dim, std::size_t count) {
+  const OnnxNumber size = call.size("self", dim);
+  const auto computed = [&](const char* kind, const std::string& a, std::int64_t b) {
+    return call.add(kind, {a, call.int64s({b})});
+  };
+  const std::string whole = call.vector_of({size});
+  std::string length, longer;  // the first pieces may be longer by 1
+  if (call.has("sections")) {
+    const std::int64_t sections = call.integer("sections");
+    length = computed("Div", whole, sections);
+    longer = computed("Mod", whole, sections);
+  } else if (call.has("chunks")) {
+    const std::int64_t chunks = call.integer("chunks");
+    length = computed("Div", computed("Add", whole, chunks - 1), chunks);
+  } else {
+    length = call.vector_of({call.number("split_size")});
+  }
+  std::vector<std::string> bounds, pieces;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto number = static_cast<std::int64_t>(i);
+    bounds.push_back(computed("Mul", length, number));
+    if (!longer.empty()) bounds[i] = call.add("Add", {bounds[i], computed("Min", longer, number)});
+  }
+  bounds.push_back(call.int64s({std::numeric_limits<std::int64_t>::max()}));
+  for (std::size_t i = 0; i < count; ++i)
+    pieces.push_back(call.add("Slice", {call.tensor("self"), bounds[i], bounds[i + 1], call.int64s({dim})}));
+  call.set_list_result(pieces);
+}
+
 // Splits into pieces of the lengths in the program; the last piece takes the rest of a size that is not
 // constant.
 void split(OnnxCall& call) {
@@ -40,8 +70,7 @@ void split(OnnxCall& call) {
   const std::size_t count = call.num_list_results();
   if (lengths.size() != count) {
     if (!call.has("split_sizes") && !(call.has("split_size") && call.is_list("split_size")))
-      call.refuse("the lengths of its pieces depend on a size that is not constant", "",
-                  "split by constant lengths");
+      return split_dynamic(call, dim, count);
     lengths = call.numbers(call.has("split_sizes") ? "split_sizes" : "split_size");
   }
   call.set_list_result(
@@ -169,6 +198,7 @@ OnnxMappings onnx_pieces() {
           {"split_with_sizes", &split},
           {"unsafe_split.Tensor", &split},
           {"chunk", &split},
+          {"unsafe_chunk", &split},
           {"tensor_split.sections", &split},
           {"tensor_split.indices", &split_at},
           {"hstack", stack_along(1, false)},

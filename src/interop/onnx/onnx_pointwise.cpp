@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -395,6 +396,28 @@ void interpolate_between(OnnxCall& call) {
   call.set_result(call.add("Add", {x, call.add("Mul", {call.operand("weight", type), difference})}));
 }
 
+// The angle of (x, y). The quotients of two infinite numbers and of two zeros are NaN, so others replace
+// them. The sign of zero counts; onnxruntime's Where keeps it in its last operand only.
+void angle_of_tensors(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string y = self_of(call), x = other_of(call), zero = call.scalar(0, type);
+  const auto is_negative = [&](const std::string& value) {
+    const std::string reciprocal = call.add("Reciprocal", {value}),
+                      is_zero = call.add("Equal", {value, zero}), is_below = call.add("Less", {value, zero});
+    return call.add("Or", {is_below, call.add("And", {is_zero, call.add("Less", {reciprocal, zero})})});
+  };
+  const std::string are_zero = call.add("And", {call.add("Equal", {y, zero}), call.add("Equal", {x, zero})});
+  const std::string are_infinite = call.add("And", {call.add("IsInf", {y}), call.add("IsInf", {x})});
+  const auto sign_if_infinite = [&](const std::string& value) {
+    return call.add("Where", {are_infinite, call.add("Sign", {value}), value});
+  };
+  const std::string divisor = sign_if_infinite(call.add("Where", {are_zero, call.scalar(1, type), x}));
+  const std::string angle = call.add("Atan", {call.add("Div", {sign_if_infinite(y), divisor})}),
+                    turn = call.add("Where", {is_negative(y), call.scalar(-std::numbers::pi, type),
+                                              call.scalar(std::numbers::pi, type)});
+  call.set_result(call.add("Where", {is_negative(x), call.add("Add", {angle, turn}), angle}));
+}
+
 void append_overloads(OnnxMappings& mappings, const std::string& name,
                       const std::vector<std::string>& overloads, const OnnxMapping& mapping) {
   for (const std::string& overload : overloads) mappings.emplace_back(name + "." + overload, mapping);
@@ -413,29 +436,18 @@ OnnxMapping float_test(const char* type) {
 }  // namespace
 
 OnnxMappings onnx_pointwise() {
-  OnnxMappings mappings{{"log1p", &log1p_tensors},
-                        {"log2", log_of_base(2)},
-                        {"log10", log_of_base(10)},
-                        {"sign", &sign_of_tensors},
-                        {"logaddexp", &logaddexp_tensors},
-                        {"hypot", &hypot_tensors},
-                        {"frac", &fraction_of_tensors},
-                        {"nan_to_num", &nan_to_num},
-                        {"expm1", &expm1_tensors},
-                        {"exp2", &exp2_tensors},
-                        {"erfc", &erfc_tensors},
-                        {"rsqrt", &rsqrt_tensors},
-                        {"square", &square_tensors},
-                        {"trunc", &truncate_tensors},
-                        {"floor_divide", &floor_divide_tensors},
-                        {"clamp", &clamp_tensors},
-                        {"clamp.Tensor", &clamp_tensors},
-                        {"clamp_min", &clamp_tensors},
-                        {"clamp_max", &clamp_tensors},
-                        {"addcmul", &add_product},
-                        {"addcdiv", &add_quotient},
-                        {"isnan", float_test("IsNaN")},
-                        {"isinf", float_test("IsInf")}};
+  OnnxMappings mappings{{"log1p", &log1p_tensors},         {"log2", log_of_base(2)},
+                        {"log10", log_of_base(10)},        {"sign", &sign_of_tensors},
+                        {"logaddexp", &logaddexp_tensors}, {"hypot", &hypot_tensors},
+                        {"atan2", &angle_of_tensors},      {"frac", &fraction_of_tensors},
+                        {"nan_to_num", &nan_to_num},       {"expm1", &expm1_tensors},
+                        {"exp2", &exp2_tensors},           {"erfc", &erfc_tensors},
+                        {"rsqrt", &rsqrt_tensors},         {"square", &square_tensors},
+                        {"trunc", &truncate_tensors},      {"floor_divide", &floor_divide_tensors},
+                        {"clamp", &clamp_tensors},         {"clamp.Tensor", &clamp_tensors},
+                        {"clamp_min", &clamp_tensors},     {"clamp_max", &clamp_tensors},
+                        {"addcmul", &add_product},         {"addcdiv", &add_quotient},
+                        {"isnan", float_test("IsNaN")},    {"isinf", float_test("IsInf")}};
   append_overloads(mappings, "add", {"Tensor", "Scalar"}, &add_or_tensors);
   append_overloads(mappings, "sub", {"Tensor", "Scalar"}, &subtract_tensors);
   append_overloads(mappings, "rsub", {"Tensor", "Scalar"}, &subtract_from_tensors);

@@ -40,6 +40,30 @@ void einsum(OnnxCall& call) {
   call.set_result(call.add("Einsum", call.tensors("tensors"), {{"equation", equation}}));
 }
 
+// Sums over pairs of dimensions; the others of both tensors stay, in order.
+void tensordot(OnnxCall& call) {
+  const std::int64_t ranks[] = {call.rank("self"), call.rank("other")};
+  const auto of_self = call.dims("dims_self", ranks[0]), of_other = call.dims("dims_other", ranks[1]);
+  if (of_self.size() != of_other.size() || ranks[0] + ranks[1] > 26)
+    call.refuse("it sums over different numbers of dimensions, or has more than 26");
+  std::string letters[2], result;
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::int64_t dim = 0; dim < ranks[i]; ++dim)
+      letters[i] += static_cast<char>('a' + (i == 0 ? 0 : ranks[0]) + dim);
+  for (std::size_t i = 0; i < of_self.size(); ++i) {
+    const auto own = static_cast<std::size_t>(of_self[i]), others = static_cast<std::size_t>(of_other[i]);
+    const ProgramSize &one = call.meta("self").sizes[own], &other = call.meta("other").sizes[others];
+    if (one.expression != other.expression || (one.expression.empty() && one.number != other.number))
+      call.refuse("it sums over dimensions of different sizes");
+    letters[1][others] = letters[0][own];
+  }
+  for (std::size_t i = 0; i < 2; ++i)
+    for (const char each : letters[i])
+      if (letters[1 - i].find(each) == std::string::npos) result += each;
+  call.set_result(call.add("Einsum", {call.tensor("self"), call.tensor("other")},
+                           {{"equation", letters[0] + "," + letters[1] + "->" + result}}));
+}
+
 void outer_product(OnnxCall& call) {
   call.set_result(
       call.add("Einsum", {call.tensor("self"), call.tensor("vec2")}, {{"equation", std::string("i,j->ij")}}));
@@ -56,17 +80,10 @@ void bilinear(OnnxCall& call) {
 }  // namespace
 
 OnnxMappings onnx_products() {
-  return {{"matmul", &matrix_product},
-          {"mm", &matrix_product},
-          {"bmm", &matrix_product},
-          {"mv", &matrix_product},
-          {"dot", &matrix_product},
-          {"linear", &linear},
-          {"addmm", &add_matrix_product},
-          {"baddbmm", &add_batched_product},
-          {"einsum", &einsum},
-          {"outer", &outer_product},
-          {"bilinear", &bilinear}};
+  return {{"matmul", &matrix_product},    {"mm", &matrix_product},           {"bmm", &matrix_product},
+          {"mv", &matrix_product},        {"dot", &matrix_product},          {"linear", &linear},
+          {"addmm", &add_matrix_product}, {"baddbmm", &add_batched_product}, {"einsum", &einsum},
+          {"tensordot", &tensordot},      {"outer", &outer_product},         {"bilinear", &bilinear}};
 }
 
 }  // namespace kindling

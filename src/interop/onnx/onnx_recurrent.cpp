@@ -1,5 +1,9 @@
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/linalg_pinv.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/stack.h>
 
 #include "interop/onnx/onnx_operators.h"
@@ -70,7 +74,52 @@ void check_recurrent(const OnnxCall& call, std::size_t num_weights, std::size_t 
   if (call.flag("train") && call.real("dropout") > 0 && call.integer("num_layers") > 1)
     call.refuse("dropout in training mode draws random numbers", "a program in evaluation mode",
                 "export the model in evaluation mode: model.eval() in Python");
-  if (num_weights != wanted) call.refuse("its hidden state is projected (proj_size)");
+  if (num_weights != wanted) call.refuse("it has another number of weights than its layers");
+}
+
+// An LSTM that projects its hidden state h = P m is one of m without a projection: its recurrent weights are
+// multiplied by P, and its first state is one that P maps to the given state.
+struct Projection {
+  std::vector<at::Tensor> weights;  // by direction: [projected, hidden]
+
+  // Takes the last weight of each direction away.
+  static Projection taken_from(OnnxCall& call, std::vector<std::vector<at::Tensor>>& directions);
+  std::string applied(OnnxCall& call, const std::string& values) const {  // [..., directions, batch, hidden]
+    return call.add("MatMul", {values, call.graph().constant(at::stack(weights).mT().contiguous())});
+  }
+  std::string inverted(OnnxCall& call, const std::string& state) const;
+};
+
+Projection Projection::taken_from(OnnxCall& call, std::vector<std::vector<at::Tensor>>& directions) {
+  Projection made;
+  for (auto& weights : directions) {
+    made.weights.push_back(weights.back().detach());
+    weights.pop_back();
+    const at::Tensor exact = made.weights.back().to(at::kDouble), inverse = at::linalg_pinv(exact);
+    const at::Tensor one = at::eye(exact.size(0), exact.options());
+    if ((exact.matmul(inverse) - one).abs().max().item<double>() > 1e-6)
+      call.refuse("the rows of its projection (proj_size) depend on each other");
+    weights[1] = weights[1].detach().to(at::kDouble).matmul(exact).to(weights[1].scalar_type());
+  }
+  return made;
+}
+
+std::string Projection::inverted(OnnxCall& call, const std::string& state) const {
+  std::vector<at::Tensor> inverses;
+  for (const at::Tensor& weight : weights)
+    inverses.push_back(at::linalg_pinv(weight.to(at::kDouble)).to(weight.scalar_type()));
+  return call.add("MatMul", {state, call.graph().constant(at::stack(inverses).mT().contiguous())});
+}
+
+LayerResult run_projected_layer(OnnxCall& call, const RecurrentKind& kind, const std::string& x,
+                                std::vector<std::string> states,
+                                std::vector<std::vector<at::Tensor>> weights) {
+  const Projection projection = Projection::taken_from(call, weights);
+  states[0] = projection.inverted(call, states[0]);
+  LayerResult result = run_layer(call, kind, x, states, weights);
+  result.steps = projection.applied(call, result.steps);
+  result.states[0] = projection.applied(call, result.states[0]);
+  return result;
 }
 
 // Stacks layers; sequences without a batch dimension get one temporarily.
@@ -78,7 +127,10 @@ OnnxMapping recurrent(const RecurrentKind& kind) {
   return [kind](OnnxCall& call) {
     const std::int64_t layers = call.integer("num_layers"), directions = call.flag("bidirectional") ? 2 : 1;
     const std::vector<at::Tensor> params = call.constants("params");
-    const std::size_t each = call.flag("has_biases") ? 4 : 2;
+    std::size_t each = call.flag("has_biases") ? 4 : 2;
+    const bool is_projected = std::string(kind.type) == "LSTM" &&
+                              params.size() == static_cast<std::size_t>(layers * directions) * (each + 1);
+    if (is_projected) ++each;
     check_recurrent(call, params.size(), static_cast<std::size_t>(layers * directions) * each);
     const bool is_sample = call.rank("input") == 2, is_batch_first = call.flag("batch_first") && !is_sample;
     const std::string second = call.int64s({1});
@@ -99,7 +151,8 @@ OnnxMapping recurrent(const RecurrentKind& kind) {
         weights.emplace_back(weight, weight + static_cast<std::ptrdiff_t>(each));
       std::vector<std::string> states;
       for (const auto& rows : before) states.push_back(rows[layer]);
-      const LayerResult result = run_layer(call, kind, x, states, weights);
+      const LayerResult result = is_projected ? run_projected_layer(call, kind, x, states, weights)
+                                              : run_layer(call, kind, x, states, weights);
       for (std::size_t i = 0; i < after.size(); ++i) after[i].push_back(result.states[i]);
       x = directions == 1
               ? call.add("Squeeze", {result.steps, second})

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "interop/onnx/onnx_operators.h"
 
@@ -20,9 +21,14 @@ std::vector<std::int64_t> reduced_dims(OnnxCall& call) {
 
 bool keeps_dims(OnnxCall& call) { return call.has("keepdim") && call.flag("keepdim"); }
 
-std::string reduced(OnnxCall& call, const char* type, const std::string& x, bool keep) {
+std::string reduced_over(OnnxCall& call, const char* type, const std::string& x,
+                         const std::vector<std::int64_t>& dims, bool keep) {
   if (call.rank("self") == 0) return call.add(type, {x}, {{"keepdims", 0}});
-  return call.add(type, {x, call.int64s(reduced_dims(call))}, {{"keepdims", keep ? 1 : 0}});
+  return call.add(type, {x, call.int64s(dims)}, {{"keepdims", keep ? 1 : 0}});
+}
+
+std::string reduced(OnnxCall& call, const char* type, const std::string& x, bool keep) {
+  return reduced_over(call, type, x, reduced_dims(call), keep);
 }
 
 OnnxMapping reduction(const char* type) {
@@ -97,8 +103,17 @@ OnnxMapping spread(bool is_root, bool has_mean) {
   };
 }
 
-void vector_norm(OnnxCall& call) {
-  const double order = call.real("ord");
+// The largest or smallest one; NaN if there is one, which onnxruntime may ignore.
+std::string extreme_over(OnnxCall& call, bool is_largest, const std::string& x,
+                         const std::vector<std::int64_t>& dims, bool keep) {
+  const at::ScalarType type = call.result_type();
+  const std::string found = reduced_over(call, is_largest ? "ReduceMax" : "ReduceMin", x, dims, keep);
+  const std::string flags = call.cast(call.add("IsNaN", {x}), at::kBool, at::kInt),
+                    any = call.cast(reduced_over(call, "ReduceMax", flags, dims, keep), at::kInt, at::kBool);
+  return call.add("Where", {any, call.scalar(std::numeric_limits<double>::quiet_NaN(), type), found});
+}
+
+void vector_norm_of_order(OnnxCall& call, double order) {
   const at::ScalarType type = call.result_type();
   const std::string x = call.operand("self", type);
   const bool keep = keeps_dims(call);
@@ -106,10 +121,50 @@ void vector_norm(OnnxCall& call) {
   if (order == 1) return call.set_result(reduced(call, "ReduceL1", x, keep));
   const std::string size = call.add("Abs", {x});
   if (std::isinf(order))
-    return call.set_result(reduced(call, order > 0 ? "ReduceMax" : "ReduceMin", size, keep));
-  if (order == 0) call.refuse("it counts nonzero elements (a norm of order 0)");
+    return call.set_result(extreme_over(call, order > 0, size, reduced_dims(call), keep));
+  if (order == 0) {
+    const std::string is_other = call.add("Not", {call.add("Equal", {x, call.scalar(0, type)})});
+    return call.set_result(reduced(call, "ReduceSum", call.cast(is_other, at::kBool, type), keep));
+  }
   const std::string sum = reduced(call, "ReduceSum", call.add("Pow", {size, call.scalar(order, type)}), keep);
   call.set_result(call.add("Pow", {sum, call.scalar(1 / order, type)}));
+}
+
+void vector_norm(OnnxCall& call) { vector_norm_of_order(call, call.real("ord")); }
+
+// The largest or smallest sum of a row or a column.
+void matrix_norm_of_order(OnnxCall& call, double order) {
+  if (!std::isinf(order) && std::abs(order) != 1)
+    call.refuse("it needs singular values, which ONNX cannot compute",
+                "the order 1, -1, inf, -inf or \"fro\"");
+  std::vector<std::int64_t> dims = reduced_dims(call);
+  if (std::isinf(order)) std::swap(dims[0], dims[1]);
+  const std::string x = call.operand("self", call.result_type()),
+                    sums = reduced_over(call, "ReduceL1", x, {dims[0]}, true),
+                    found = extreme_over(call, order > 0, sums, {dims[1]}, true);
+  call.set_result(keeps_dims(call) ? found : call.add("Squeeze", {found, call.int64s(dims)}));
+}
+
+// Without an order, of all elements; else of rows of numbers or of matrices.
+void norm_of_rows_or_matrices(OnnxCall& call) {
+  if (!call.has("ord")) return vector_norm_of_order(call, 2);
+  if (reduced_dims(call).size() == 2) return matrix_norm_of_order(call, call.real("ord"));
+  vector_norm_of_order(call, call.real("ord"));
+}
+
+void norm_by_name(OnnxCall& call) {
+  if (call.text("ord") != "fro") call.refuse("it needs singular values, which ONNX cannot compute");
+  vector_norm_of_order(call, 2);
+}
+
+OnnxMapping extreme(bool is_largest) {
+  return [=](OnnxCall& call) {
+    const std::string x = call.operand("self", call.result_type());
+    const bool keep = keeps_dims(call);
+    call.set_result(at::isFloatingType(call.result_type())
+                        ? extreme_over(call, is_largest, x, reduced_dims(call), keep)
+                        : reduced(call, is_largest ? "ReduceMax" : "ReduceMin", x, keep));
+  };
 }
 
 // The product of two normalized vectors; lengths are at least eps.
@@ -134,10 +189,10 @@ OnnxMappings onnx_reductions() {
           {"sum.dim_IntList", reduction("ReduceSum")},
           {"prod", reduction("ReduceProd")},
           {"prod.dim_int", reduction("ReduceProd")},
-          {"amax", reduction("ReduceMax")},
-          {"amin", reduction("ReduceMin")},
-          {"max", reduction("ReduceMax")},
-          {"min", reduction("ReduceMin")},
+          {"amax", extreme(true)},
+          {"amin", extreme(false)},
+          {"max", extreme(true)},
+          {"min", extreme(false)},
           {"logsumexp", reduction("ReduceLogSumExp")},
           {"any", truth_reduction("ReduceMax")},
           {"any.dim", truth_reduction("ReduceMax")},
@@ -159,6 +214,10 @@ OnnxMappings onnx_reductions() {
           {"var_mean.dim", spread(false, true)},
           {"std_mean.correction", spread(true, true)},
           {"linalg_vector_norm", &vector_norm},
+          {"linalg_norm", &norm_of_rows_or_matrices},
+          {"linalg_norm.ord_str", &norm_by_name},
+          {"linalg_matrix_norm", &norm_of_rows_or_matrices},
+          {"linalg_matrix_norm.str_ord", &norm_by_name},
           {"cosine_similarity", &cosine_similarity}};
 }
 

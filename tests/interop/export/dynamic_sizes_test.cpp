@@ -111,6 +111,17 @@ struct WrittenAttention : Module {
   torch::nn::Linear qkv{16, 48}, head{16, 50};
 };
 
+// Pieces whose lengths depend on the batch.
+struct Halves : Module {
+  Halves() { register_module("fc", fc); }
+  at::Tensor forward(const at::Tensor& x) override {
+    const auto halves = torch::cat({fc(x), x, x + 1, x * 2}).chunk(2, 0);
+    const auto thirds = torch::cat({x, fc(x), x}).t().tensor_split(3, -1);
+    return halves[0] - halves[1] + torch::cat({thirds[1], thirds[2]}, 1).t();
+  }
+  torch::nn::Linear fc{8, 8};
+};
+
 struct AllOutputs : Module {
   AllOutputs() { register_module("gru", gru); }
   at::Tensor forward(const at::Tensor& series) override {
@@ -223,6 +234,8 @@ TEST(DynamicSizes, ProgramsRunWithAllOfThem) {
   };
   add_with_sizes(python, "gru", std::make_shared<AllOutputs>(), all_cases(series, {1, 4, 6, 40}),
                  series(6, 12), {{.name = "time", .places = {{0, 1}}}});
+  const auto rows = [](std::int64_t batch, std::int64_t) { return Batch{at::randn({batch, 8})}; };
+  add_with_sizes(python, "halves", std::make_shared<Halves>(), all_cases(rows, {1}), rows(6, 1), {});
   const auto wide = [](std::int64_t batch, std::int64_t length) {
     return Batch{at::randn({batch, length, 32})};
   };

@@ -89,6 +89,17 @@ TEST(Onnx, RefusesTrainingMode) {
   EXPECT_NE(small.refusal("y").find("model.eval()"), std::string::npos);
 }
 
+TEST(Onnx, RefusesWhatONNXCannotCompute) {
+  SmallProgram norm;
+  norm.call("linalg_norm.ord_str", "x", "y", {{"ord", {std::string("nuc")}}});
+  EXPECT_NE(norm.refusal("y").find("it needs singular values, which ONNX cannot compute"), std::string::npos);
+  SmallProgram product;
+  product.program.tensors["x"].sizes = {{4, "Symbol('s0', positive=True, integer=True)"}};
+  product.call("cumprod.default", "x", "y", {{"dim", {std::int64_t{0}}}});
+  EXPECT_NE(product.refusal("y").find("a dimension whose size is not constant, or is above 1024"),
+            std::string::npos);
+}
+
 // y = x * 1; z = view of y; z.relu_(): y would change, too.
 TEST(Onnx, RefusesVisibleWritesThroughViews) {
   SmallProgram small;
