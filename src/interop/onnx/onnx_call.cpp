@@ -2,8 +2,10 @@
 
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <complex>
 #include <utility>
 
 #include "interop/run/program_types.h"
@@ -85,12 +87,21 @@ const std::string& OnnxCall::name_of(const std::string& name) const {
   return tensor->name;
 }
 
-std::string OnnxCall::tensor(const std::string& name) {
-  return has(name) ? values_.tensor(name_of(name)) : "";
+std::string OnnxCall::tensor(const std::string& name) { return has(name) ? value_of(name_of(name)) : ""; }
+
+bool OnnxCall::is_complex(const std::string& name) const {
+  return is_tensor(name) && values_.is_complex(name_of(name));
+}
+
+bool OnnxCall::is_zero_part(at::ScalarType type) const {
+  return part_ == OnnxPart::imaginary && at::isFloatingType(type);
 }
 
 std::string OnnxCall::operand(const std::string& name, at::ScalarType to) {
   const ProgramArgument& given = argument(name);
+  if (const auto* number = std::get_if<std::complex<double>>(&given.value))
+    return scalar(part_ == OnnxPart::real ? number->real() : number->imag(), to);
+  if (is_zero_part(to) && !is_tensor(name)) return scalar(0, to);
   if (const auto* number = std::get_if<NumberName>(&given.value)) {
     using Kind = NumberName::Kind;
     const at::ScalarType from = number->kind == Kind::integer    ? at::kLong
@@ -101,11 +112,14 @@ std::string OnnxCall::operand(const std::string& name, at::ScalarType to) {
   if (const auto* number = std::get_if<std::int64_t>(&given.value)) return scalar(*number, to);
   if (const auto* number = std::get_if<double>(&given.value)) return scalar(*number, to);
   if (const auto* number = std::get_if<bool>(&given.value)) return scalar(*number, to);
-  return cast(tensor(name), type_of(name), to);
+  return typed_value(name_of(name), to);
 }
 
 std::string OnnxCall::typed_value(const std::string& name, at::ScalarType type) {
-  return cast(values_.tensor(name), scalar_type_of(values_.meta(name).type), type);
+  const std::string value = value_of(name);
+  if (is_zero_part(type) && !values_.is_complex(name))
+    return add("Expand", {scalar(0, type), add("Shape", {value})});
+  return cast(value, at::toRealValueType(scalar_type_of(values_.meta(name).type)), type);
 }
 
 bool OnnxCall::is_list(const std::string& name) const {
@@ -126,7 +140,7 @@ std::vector<std::string> OnnxCall::names(const std::string& name) const {
 
 std::vector<std::string> OnnxCall::tensors(const std::string& name) {
   std::vector<std::string> found;
-  for (const std::string& each : names(name)) found.push_back(values_.tensor(each));
+  for (const std::string& each : names(name)) found.push_back(value_of(each));
   return found;
 }
 
@@ -146,7 +160,9 @@ const at::Tensor* OnnxCall::constant(const std::string& name) const {
   return values_.constant(name_of(name));
 }
 
-at::ScalarType OnnxCall::type_of(const std::string& name) const { return scalar_type_of(meta(name).type); }
+at::ScalarType OnnxCall::type_of(const std::string& name) const {
+  return at::toRealValueType(scalar_type_of(meta(name).type));
+}
 
 std::int64_t OnnxCall::integer(const std::string& name) const {
   if (const auto* number = std::get_if<std::int64_t>(&argument(name).value)) return *number;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -26,6 +27,10 @@ class OnnxCall {
   // --- arguments ---
   bool has(const std::string& name) const;  // true if it is given and not None
   bool is_tensor(const std::string& name) const;
+  bool is_complex(const std::string& name) const;  // true for a complex tensor
+  // Complex tensors are read and set part by part: the functions below see one part, whose dtype is real.
+  // Numbers and real tensors that are added to complex ones have an imaginary part of zeros.
+  void set_part(OnnxPart part) { part_ = part; }
   std::string tensor(const std::string& name);  // "" for none
   // Returns a tensor or a number, converted to this type in the graph.
   std::string operand(const std::string& name, at::ScalarType type);
@@ -40,6 +45,7 @@ class OnnxCall {
   std::vector<std::string> names(const std::string& name) const;  // of the program's tensors in a list
   const ProgramTensor& value_meta(const std::string& name) const { return values_.meta(name); }
   std::string typed_value(const std::string& name, at::ScalarType type);  // of the program's tensor
+  bool is_complex_value(const std::string& name) const { return values_.is_complex(name); }
   bool is_list(const std::string& name) const;
 
   std::int64_t integer(const std::string& name) const;
@@ -61,14 +67,15 @@ class OnnxCall {
   const ProgramTensor& result(std::size_t number = 0) const;
   at::ScalarType result_type(std::size_t number = 0) const;
   bool is_result_used(std::size_t number) const;  // whether the program uses it
+  bool is_complex_result(std::size_t number = 0) const;
   void set_result(const std::string& value, std::size_t number = 0);
   void set_list_result(const std::vector<std::string>& values);
   void set_result_to_argument(const std::string& name);  // the result is this argument, unchanged
   void set_number_result(const std::string& value);
   std::vector<std::string> list_results() const;  // the program's names of the tensors in it
   std::size_t num_list_results() const { return list_results().size(); }
-  const std::string& first_result() const noexcept {
-    return first_result_;
+  const std::string& first_result(OnnxPart part = OnnxPart::real) const noexcept {
+    return first_results_[static_cast<std::size_t>(part)];
   }  // the first result, "" for a list
 
   // --- nodes ---
@@ -97,12 +104,17 @@ class OnnxCall {
  private:
   [[noreturn]] void refuse_argument(const std::string& name, const std::string& wanted) const;
   const std::string& name_of(const std::string& argument) const;
+  std::string value_of(const std::string& name) {
+    return values_.tensor(name, values_.is_complex(name) ? part_ : OnnxPart::real);
+  }
+  bool is_zero_part(at::ScalarType type) const;  // of what is not complex
 
   const ProgramNode& node_;
   OnnxValues& values_;
   OnnxGraph& graph_;
   std::map<std::string, ProgramArgument> arguments_;
-  std::string first_result_;
+  OnnxPart part_ = OnnxPart::real;
+  std::array<std::string, 2> first_results_;  // by part
 };
 
 // Returns the location of a call for messages: "layer net.1, torch.ops.aten.conv2d.default".

@@ -1,5 +1,6 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <numeric>
@@ -27,7 +28,13 @@ const ProgramTensor& OnnxCall::result(std::size_t number) const {
   refuse("the program does not describe its result");
 }
 
-at::ScalarType OnnxCall::result_type(std::size_t number) const { return scalar_type_of(result(number).type); }
+at::ScalarType OnnxCall::result_type(std::size_t number) const {
+  return at::toRealValueType(scalar_type_of(result(number).type));
+}
+
+bool OnnxCall::is_complex_result(std::size_t number) const {
+  return at::isComplexType(scalar_type_of(result(number).type));
+}
 
 bool OnnxCall::is_result_used(std::size_t number) const {
   const std::string* const name = name_of_result(node_, number);
@@ -35,8 +42,8 @@ bool OnnxCall::is_result_used(std::size_t number) const {
 }
 
 void OnnxCall::set_result(const std::string& value, std::size_t number) {
-  if (const std::string* const name = name_of_result(node_, number)) values_.set(*name, value);
-  if (number == 0) first_result_ = value;
+  if (const std::string* const name = name_of_result(node_, number)) values_.set(*name, value, part_);
+  if (number == 0) first_results_[static_cast<std::size_t>(part_)] = value;
 }
 
 std::vector<std::string> OnnxCall::list_results() const {
@@ -52,7 +59,7 @@ void OnnxCall::set_list_result(const std::vector<std::string>& values) {
   if (names.size() != values.size())
     refuse("the program has " + std::to_string(names.size()) + " results of it",
            std::to_string(values.size()));
-  for (std::size_t i = 0; i < values.size(); ++i) values_.set(names[i], values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i) values_.set(names[i], values[i], part_);
 }
 
 void OnnxCall::set_result_to_argument(const std::string& name) {

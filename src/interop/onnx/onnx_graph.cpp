@@ -101,6 +101,12 @@ std::string OnnxGraph::constant(const at::Tensor& tensor, const std::string& wan
   return constants_.emplace_back(unique_name(wanted_name), host_values(tensor)).first;
 }
 
+std::string OnnxGraph::shared_constant(const std::string& key, const std::function<at::Tensor()>& make) {
+  std::string& name = shared_[key];
+  if (name.empty()) name = constant(make());
+  return name;
+}
+
 // Those that no node has as an input would make runtimes warn.
 void OnnxGraph::add_used_constants() {
   for (const auto& [name, tensor] : constants_) {

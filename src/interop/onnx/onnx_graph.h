@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -49,6 +50,9 @@ class OnnxGraph {
   // CheckpointError if the file would exceed protobuf's limit of 2 GB.
   std::string constant(const at::Tensor& tensor, const std::string& wanted_name = "constant");
 
+  // Returns the constant of this key, which is made on its first use.
+  std::string shared_constant(const std::string& key, const std::function<at::Tensor()>& make);
+
   std::vector<std::string> add_all(const std::string& type, const std::vector<std::string>& inputs,
                                    const std::vector<OnnxAttribute>& attributes, std::size_t num_outputs);
   // Adds a node with one output. Empty inputs are absent; trailing ones are dropped.
@@ -72,6 +76,7 @@ class OnnxGraph {
 
   ProtobufWriter graph_;
   std::vector<std::pair<std::string, at::Tensor>> constants_;  // by name; their bytes are borrowed
+  std::map<std::string, std::string> shared_;                  // constants by key
   std::set<std::string> used_;                                 // inputs of nodes
   std::size_t constant_bytes_ = 0;
   std::set<std::string> names_;

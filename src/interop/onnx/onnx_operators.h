@@ -32,9 +32,35 @@ OnnxMappings onnx_reductions();
 OnnxMappings onnx_norms();
 OnnxMappings onnx_attention();
 OnnxMappings onnx_recurrent();
-OnnxMappings onnx_numbers();  // functions of numbers, by their whole targets: "_operator.mul"
+OnnxMappings onnx_fourier();           // of complex results or operands
+OnnxMappings onnx_complex_products();  // of complex operands
+OnnxMappings onnx_numbers();           // functions of numbers, by their whole targets: "_operator.mul"
 
 const std::map<std::string, OnnxMapping>& onnx_mappings();  // all of them
+
+// For calls with complex tensors as operands or results.
+const std::map<std::string, OnnxMapping>& onnx_complex_mappings();
+
+// A complex tensor in the graph; without an imaginary part, a real one.
+struct OnnxComplex {
+  std::string real, imaginary{};
+};
+OnnxComplex complex_operand(OnnxCall& call, const std::string& name);
+// Returns a tensor or a number as it is, real or complex.
+OnnxComplex factor_of(OnnxCall& call, const std::string& name);
+void set_complex_result(OnnxCall& call, const OnnxComplex& value);
+using OnnxProduct = std::function<std::string(const std::string&, const std::string&)>;
+// Returns the product of tensors that are real or complex, from products of real ones.
+OnnxComplex complex_product(OnnxCall& call, const OnnxComplex& a, const OnnxComplex& b,
+                            const OnnxProduct& product);
+
+// Returns sqrt(a² + b²) without overflow, and the angle of (x, y), where the sign of zero counts.
+std::string hypot_of(OnnxCall& call, const std::string& first, const std::string& second);
+std::string angle_of(OnnxCall& call, const std::string& y, const std::string& x);
+
+// Returns the tensor of which the call takes a piece (slice or select) with other values in this piece; "" if
+// the call is not one of these, or if it is unknown whether pieces overlap.
+std::string with_piece(OnnxCall& call, const std::string& piece);
 
 // Returns the operand "self" in the dtype of the result.
 std::string self_of(OnnxCall& call);

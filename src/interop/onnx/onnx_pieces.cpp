@@ -1,4 +1,9 @@
+#include <algorithm>
 #include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "interop/onnx/onnx_operators.h"
 
@@ -165,6 +170,29 @@ void flip(OnnxCall& call) {
                 call.int64s(dims), repeated(-1)}));
 }
 
+// Half of each dimension moves to the other end.
+OnnxMapping shift_half(bool is_inverse) {
+  return [is_inverse](OnnxCall& call) {
+    const std::int64_t rank = call.rank("self");
+    std::vector<std::int64_t> dims = call.dims("dim", rank);
+    if (!call.has("dim"))
+      for (std::int64_t dim = 0; dim < rank; ++dim) dims.push_back(dim);
+    std::string x = call.tensor("self");
+    for (const std::int64_t dim : dims) {
+      const ProgramSize& size = call.meta("self").sizes[static_cast<std::size_t>(dim)];
+      if (!size.expression.empty()) call.refuse("the size of a dimension that it shifts is not constant");
+      const std::string axis = call.int64s({dim}),
+                        cut = call.int64s({is_inverse ? size.number / 2 : (size.number + 1) / 2}),
+                        end = call.int64s({std::numeric_limits<std::int64_t>::max()});
+      x = call.add(
+          "Concat",
+          {call.add("Slice", {x, cut, end, axis}), call.add("Slice", {x, call.int64s({0}), cut, axis})},
+          {{"axis", dim}});
+    }
+    call.set_result(call.add("Identity", {x}));
+  };
+}
+
 // Elements that leave at the end return at the front.
 void roll(OnnxCall& call) {
   const std::int64_t rank = call.rank("self");
@@ -186,7 +214,50 @@ void roll(OnnxCall& call) {
   call.set_result(call.add("Identity", {x}));
 }
 
+constexpr std::int64_t kToEnd = std::numeric_limits<std::int64_t>::max();
+
+// The range of a slice or an index: where it begins and ends; nothing if that is not known.
+std::optional<std::pair<std::int64_t, std::int64_t>> range_of_piece(OnnxCall& call, const ProgramSize& size) {
+  const bool is_index = call.has("index");
+  if (!is_index && call.integer("step") != 1) return std::nullopt;
+  const OnnxNumber first = is_index            ? call.number("index")
+                           : call.has("start") ? call.number("start")
+                                               : OnnxNumber(0),
+                   last = is_index
+                              ? OnnxNumber(first.constant == -1 ? kToEnd : first.constant.value_or(0) + 1)
+                          : call.has("end") ? call.number("end")
+                                            : OnnxNumber(kToEnd);
+  if (!first.constant || !last.constant) return std::nullopt;
+  std::int64_t begin = *first.constant, end = *last.constant;
+  if (size.expression.empty()) {
+    const auto clamped = [&](std::int64_t at) {
+      return std::clamp<std::int64_t>(at < 0 ? at + size.number : at, 0, size.number);
+    };
+    begin = clamped(begin);
+    end = std::max(clamped(end), begin);
+    return std::pair(begin, end == size.number ? kToEnd : end);
+  }
+  const bool is_ordered = end == kToEnd || begin == 0 || ((begin < 0) == (end < 0) && begin <= end);
+  return is_ordered ? std::optional(std::pair(begin, end)) : std::nullopt;
+}
+
 }  // namespace
+
+std::string with_piece(OnnxCall& call, const std::string& piece) {
+  if (!call.is_tensor("self") || !call.has("dim") || (!call.has("index") && !call.has("step"))) return "";
+  const std::int64_t dim = call.dim("dim", call.rank("self"));
+  const auto range = range_of_piece(call, call.meta("self").sizes[static_cast<std::size_t>(dim)]);
+  if (!range) return "";
+  const std::string whole = call.tensor("self"), axis = call.int64s({dim});
+  const auto rest = [&](std::int64_t begin, std::int64_t end) {
+    return call.add("Slice", {whole, call.int64s({begin}), call.int64s({end}), axis});
+  };
+  std::vector<std::string> parts;
+  if (range->first != 0) parts.push_back(rest(0, range->first));
+  parts.push_back(call.has("index") ? call.add("Unsqueeze", {piece, axis}) : piece);
+  if (range->second != kToEnd) parts.push_back(rest(range->second, kToEnd));
+  return parts.size() == 1 ? parts[0] : call.add("Concat", parts, {{"axis", dim}});
+}
 
 OnnxMappings onnx_pieces() {
   return {{"cat", &concatenate},
@@ -209,6 +280,8 @@ OnnxMappings onnx_pieces() {
           {"slice.Tensor", &slice},
           {"narrow", &narrow},
           {"flip", &flip},
+          {"fft_fftshift", shift_half(false)},
+          {"fft_ifftshift", shift_half(true)},
           {"roll", &roll}};
 }
 

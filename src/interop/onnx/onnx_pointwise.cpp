@@ -315,19 +315,7 @@ void logaddexp_tensors(OnnxCall& call) {
   call.set_result(call.add("Where", {is_infinite, larger, sum}));
 }
 
-// sqrt(a² + b²) without overflow.
-void hypot_tensors(OnnxCall& call) {
-  const at::ScalarType type = call.result_type();
-  const std::string a = call.add("Abs", {self_of(call)}), b = call.add("Abs", {other_of(call)}),
-                    larger = call.add("Max", {a, b}),
-                    ratio = call.add("Div", {call.add("Min", {a, b}), larger}),
-                    root = call.add(
-                        "Sqrt", {call.add("Add", {call.scalar(1, type), call.add("Mul", {ratio, ratio})})});
-  const std::string is_zero = call.add("Equal", {larger, call.scalar(0, type)});
-  const std::string is_infinite = call.add("IsInf", {larger});
-  call.set_result(
-      call.add("Where", {call.add("Or", {is_zero, is_infinite}), larger, call.add("Mul", {larger, root})}));
-}
+void hypot_tensors(OnnxCall& call) { call.set_result(hypot_of(call, self_of(call), other_of(call))); }
 
 void fraction_of_tensors(OnnxCall& call) {
   const std::string x = self_of(call);
@@ -396,27 +384,7 @@ void interpolate_between(OnnxCall& call) {
   call.set_result(call.add("Add", {x, call.add("Mul", {call.operand("weight", type), difference})}));
 }
 
-// The angle of (x, y). The quotients of two infinite numbers and of two zeros are NaN, so others replace
-// them. The sign of zero counts; onnxruntime's Where keeps it in its last operand only.
-void angle_of_tensors(OnnxCall& call) {
-  const at::ScalarType type = call.result_type();
-  const std::string y = self_of(call), x = other_of(call), zero = call.scalar(0, type);
-  const auto is_negative = [&](const std::string& value) {
-    const std::string reciprocal = call.add("Reciprocal", {value}),
-                      is_zero = call.add("Equal", {value, zero}), is_below = call.add("Less", {value, zero});
-    return call.add("Or", {is_below, call.add("And", {is_zero, call.add("Less", {reciprocal, zero})})});
-  };
-  const std::string are_zero = call.add("And", {call.add("Equal", {y, zero}), call.add("Equal", {x, zero})});
-  const std::string are_infinite = call.add("And", {call.add("IsInf", {y}), call.add("IsInf", {x})});
-  const auto sign_if_infinite = [&](const std::string& value) {
-    return call.add("Where", {are_infinite, call.add("Sign", {value}), value});
-  };
-  const std::string divisor = sign_if_infinite(call.add("Where", {are_zero, call.scalar(1, type), x}));
-  const std::string angle = call.add("Atan", {call.add("Div", {sign_if_infinite(y), divisor})}),
-                    turn = call.add("Where", {is_negative(y), call.scalar(-std::numbers::pi, type),
-                                              call.scalar(std::numbers::pi, type)});
-  call.set_result(call.add("Where", {is_negative(x), call.add("Add", {angle, turn}), angle}));
-}
+void angle_of_tensors(OnnxCall& call) { call.set_result(angle_of(call, self_of(call), other_of(call))); }
 
 void append_overloads(OnnxMappings& mappings, const std::string& name,
                       const std::vector<std::string>& overloads, const OnnxMapping& mapping) {
@@ -434,6 +402,40 @@ OnnxMapping float_test(const char* type) {
 }
 
 }  // namespace
+
+std::string hypot_of(OnnxCall& call, const std::string& first, const std::string& second) {
+  const at::ScalarType type = call.result_type();
+  const std::string a = call.add("Abs", {first}), b = call.add("Abs", {second}),
+                    larger = call.add("Max", {a, b}),
+                    ratio = call.add("Div", {call.add("Min", {a, b}), larger}),
+                    root = call.add(
+                        "Sqrt", {call.add("Add", {call.scalar(1, type), call.add("Mul", {ratio, ratio})})});
+  const std::string is_zero = call.add("Equal", {larger, call.scalar(0, type)});
+  const std::string is_infinite = call.add("IsInf", {larger});
+  return call.add("Where", {call.add("Or", {is_zero, is_infinite}), larger, call.add("Mul", {larger, root})});
+}
+
+// The quotients of two infinite numbers and of two zeros are NaN, so others replace them. onnxruntime's Where
+// keeps the sign of zero in its last operand only.
+std::string angle_of(OnnxCall& call, const std::string& y, const std::string& x) {
+  const at::ScalarType type = call.result_type();
+  const std::string zero = call.scalar(0, type);
+  const auto is_negative = [&](const std::string& value) {
+    const std::string reciprocal = call.add("Reciprocal", {value}),
+                      is_zero = call.add("Equal", {value, zero}), is_below = call.add("Less", {value, zero});
+    return call.add("Or", {is_below, call.add("And", {is_zero, call.add("Less", {reciprocal, zero})})});
+  };
+  const std::string are_zero = call.add("And", {call.add("Equal", {y, zero}), call.add("Equal", {x, zero})});
+  const std::string are_infinite = call.add("And", {call.add("IsInf", {y}), call.add("IsInf", {x})});
+  const auto sign_if_infinite = [&](const std::string& value) {
+    return call.add("Where", {are_infinite, call.add("Sign", {value}), value});
+  };
+  const std::string divisor = sign_if_infinite(call.add("Where", {are_zero, call.scalar(1, type), x}));
+  const std::string angle = call.add("Atan", {call.add("Div", {sign_if_infinite(y), divisor})}),
+                    turn = call.add("Where", {is_negative(y), call.scalar(-std::numbers::pi, type),
+                                              call.scalar(std::numbers::pi, type)});
+  return call.add("Where", {is_negative(x), call.add("Add", {angle, turn}), angle});
+}
 
 OnnxMappings onnx_pointwise() {
   OnnxMappings mappings{{"log1p", &log1p_tensors},         {"log2", log_of_base(2)},

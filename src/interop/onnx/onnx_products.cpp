@@ -1,16 +1,23 @@
 #include <algorithm>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
 
+const char* second_factor(const OnnxCall& call) {
+  for (const char* const name : {"mat2", "vec", "tensor"})
+    if (call.has(name)) return name;
+  return "other";
+}
+
 void matrix_product(OnnxCall& call) {
-  const char* const other = call.has("mat2")     ? "mat2"
-                            : call.has("vec")    ? "vec"
-                            : call.has("tensor") ? "tensor"
-                                                 : "other";
-  call.set_result(call.add("MatMul", {call.tensor("self"), call.tensor(other)}));
+  call.set_result(call.add("MatMul", {call.tensor("self"), call.tensor(second_factor(call))}));
 }
 
 void linear(OnnxCall& call) {
@@ -41,7 +48,7 @@ void einsum(OnnxCall& call) {
 }
 
 // Sums over pairs of dimensions; the others of both tensors stay, in order.
-void tensordot(OnnxCall& call) {
+std::string equation_of_tensordot(const OnnxCall& call) {
   const std::int64_t ranks[] = {call.rank("self"), call.rank("other")};
   const auto of_self = call.dims("dims_self", ranks[0]), of_other = call.dims("dims_other", ranks[1]);
   if (of_self.size() != of_other.size() || ranks[0] + ranks[1] > 26)
@@ -60,8 +67,12 @@ void tensordot(OnnxCall& call) {
   for (std::size_t i = 0; i < 2; ++i)
     for (const char each : letters[i])
       if (letters[1 - i].find(each) == std::string::npos) result += each;
+  return letters[0] + "," + letters[1] + "->" + result;
+}
+
+void tensordot(OnnxCall& call) {
   call.set_result(call.add("Einsum", {call.tensor("self"), call.tensor("other")},
-                           {{"equation", letters[0] + "," + letters[1] + "->" + result}}));
+                           {{"equation", equation_of_tensordot(call)}}));
 }
 
 void outer_product(OnnxCall& call) {
@@ -77,7 +88,73 @@ void bilinear(OnnxCall& call) {
   call.set_result(call.has("bias") ? call.add("Add", {product, call.tensor("bias")}) : product);
 }
 
+// --- of complex tensors ---
+
+OnnxMapping complex_pair(std::function<OnnxProduct(OnnxCall&)> product_of) {
+  return [product_of = std::move(product_of)](OnnxCall& call) {
+    set_complex_result(call, complex_product(call, factor_of(call, "self"),
+                                             factor_of(call, second_factor(call)), product_of(call)));
+  };
+}
+
+OnnxProduct matrix_products(OnnxCall& call) {
+  return [&call](const std::string& a, const std::string& b) { return call.add("MatMul", {a, b}); };
+}
+
+OnnxProduct einsum_products(OnnxCall& call, const std::string& equation) {
+  return [&call, equation](const std::string& a, const std::string& b) {
+    return call.add("Einsum", {a, b}, {{"equation", equation}});
+  };
+}
+
+OnnxComplex factor_in_list(OnnxCall& call, const std::string& name) {
+  OnnxComplex made{call.typed_value(name, call.result_type())};
+  if (!call.is_complex_value(name)) return made;
+  call.set_part(OnnxPart::imaginary);
+  made.imaginary = call.typed_value(name, call.result_type());
+  call.set_part(OnnxPart::real);
+  return made;
+}
+
+// Factor by factor; letters of neither the result nor a later factor are summed.
+void complex_einsum(OnnxCall& call) {
+  std::string equation = call.text("equation");
+  std::erase(equation, ' ');
+  const std::size_t arrow = equation.find("->");
+  if (arrow == std::string::npos || equation.find('.') != std::string::npos)
+    call.refuse("its equation names no result, or has \"...\"", "letters for all dimensions, and \"->\"");
+  const std::string result = equation.substr(arrow + 2);
+  std::vector<std::string> letters;
+  std::istringstream factors(equation.substr(0, arrow));
+  for (std::string each; std::getline(factors, each, ',');) letters.push_back(each);
+  const std::vector<std::string> names = call.names("tensors");
+  if (names.size() < 2 || names.size() != letters.size()) call.refuse("it has a single factor");
+  OnnxComplex made = factor_in_list(call, names[0]);
+  std::string made_letters = letters[0];
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    std::string needed = result, kept;
+    for (std::size_t later = i + 1; later < names.size(); ++later) needed += letters[later];
+    for (const char each : made_letters + letters[i])
+      if (needed.find(each) != std::string::npos && kept.find(each) == std::string::npos) kept += each;
+    if (i + 1 == names.size()) kept = result;
+    made = complex_product(call, made, factor_in_list(call, names[i]),
+                           einsum_products(call, made_letters + "," + letters[i] + "->" + kept));
+    made_letters = kept;
+  }
+  set_complex_result(call, made);
+}
+
 }  // namespace
+
+OnnxMappings onnx_complex_products() {
+  OnnxMappings mappings{{"einsum", &complex_einsum}, {"tensordot", complex_pair([](OnnxCall& call) {
+                                                        return einsum_products(call,
+                                                                               equation_of_tensordot(call));
+                                                      })}};
+  for (const char* const name : {"matmul", "mm", "bmm", "mv", "dot"})
+    mappings.emplace_back(name, complex_pair(&matrix_products));
+  return mappings;
+}
 
 OnnxMappings onnx_products() {
   return {{"matmul", &matrix_product},    {"mm", &matrix_product},           {"bmm", &matrix_product},

@@ -1,6 +1,8 @@
 #include "interop/onnx/onnx_values.h"
 
 #include <ATen/core/function_schema.h>
+#include <ATen/ops/imag.h>
+#include <ATen/ops/real.h>
 
 #include <algorithm>
 #include <set>
@@ -24,15 +26,18 @@ auto& found_in(Map& values, const std::string& name) {
 
 }  // namespace
 
-std::string OnnxValues::tensor(const std::string& name) {
+std::string OnnxValues::tensor(const std::string& name, OnnxPart part) {
   Value& value = found_in(tensors_, name);
-  if (!value.name.empty()) return value.name;
-  std::string& known = known_[value.constant.unsafeGetTensorImpl()];
+  const auto number = static_cast<std::size_t>(part);
+  if (!value.names[number].empty()) return value.names[number];
+  std::string& known = known_[{value.constant.unsafeGetTensorImpl(), number}];
   if (known.empty()) {
-    known = graph_.constant(value.constant, value.wanted_name);
+    at::Tensor added = value.constant;
+    if (added.is_complex()) added = part == OnnxPart::real ? at::real(added) : at::imag(added).resolve_neg();
+    known = graph_.constant(added, value.wanted_name);
     kept_.push_back(value.constant);
   }
-  return value.name = known;
+  return value.names[number] = known;
 }
 
 std::string OnnxValues::number(const std::string& name) const { return found_in(numbers_, name); }
@@ -44,7 +49,9 @@ const at::Tensor* OnnxValues::constant(const std::string& name) const {
 
 bool OnnxValues::is_in_graph(const std::string& name) const {
   const Value& value = found_in(tensors_, name);
-  return !value.name.empty() || known_.contains(value.constant.unsafeGetTensorImpl());
+  return !value.names[0].empty() || !value.names[1].empty() ||
+         known_.contains({value.constant.unsafeGetTensorImpl(), 0}) ||
+         known_.contains({value.constant.unsafeGetTensorImpl(), 1});
 }
 
 const ProgramTensor& OnnxValues::meta(const std::string& name) const {
@@ -53,6 +60,11 @@ const ProgramTensor& OnnxValues::meta(const std::string& name) const {
     throw CheckpointError(
         {.place = "the program", .found = "it does not describe the tensor " + json_string(name)});
   return found->second;
+}
+
+bool OnnxValues::is_complex(const std::string& name) const {
+  const ProgramType type = meta(name).type;
+  return type == ProgramType::complex32 || type == ProgramType::complex64 || type == ProgramType::complex128;
 }
 
 namespace {

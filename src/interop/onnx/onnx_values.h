@@ -2,11 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/pt2/exported_program.h"
@@ -27,6 +29,9 @@ struct OnnxNumber {
   std::string value{};
 };
 
+// Complex tensors are pairs of real tensors in the graph.
+enum class OnnxPart : std::uint8_t { real, imaginary };
+
 // Maps the values of a program to those of a graph. Constants, including weights, are added on first use.
 class OnnxValues {
  public:
@@ -35,24 +40,29 @@ class OnnxValues {
              OnnxGraph& graph)
       : program_(program), last_uses_(last_uses), graph_(graph) {}
 
-  void set(const std::string& name, std::string value) { tensors_[name] = {std::move(value), {}, ""}; }
+  // Sets a real tensor, or a part of a complex one: the real part first.
+  void set(const std::string& name, std::string value, OnnxPart part = OnnxPart::real) {
+    if (part == OnnxPart::real) tensors_[name] = {};
+    tensors_[name].names[static_cast<std::size_t>(part)] = std::move(value);
+  }
   void set_constant(const std::string& name, at::Tensor tensor, const std::string& wanted_name = "constant") {
-    tensors_[name] = {"", std::move(tensor), wanted_name};
+    tensors_[name] = {{}, std::move(tensor), wanted_name};
   }
   void copy(const std::string& name, const std::string& from) { tensors_[name] = tensors_.at(from); }
   void set_number(const std::string& name, std::string value) { numbers_[name] = std::move(value); }
 
   // Each throws CheckpointError for an undefined name.
-  std::string tensor(const std::string& name);
+  std::string tensor(const std::string& name, OnnxPart part = OnnxPart::real);
   std::string number(const std::string& name) const;          // [1], of int64, double or bool
   const at::Tensor* constant(const std::string& name) const;  // nullptr: it depends on inputs
   bool is_in_graph(const std::string& name) const;            // or, for a constant, its tensor is
   const ProgramTensor& meta(const std::string& name) const;
+  bool is_complex(const std::string& name) const;
   bool is_used(const std::string& name) const { return last_uses_.contains(name); }
 
  private:
   struct Value {
-    std::string name;  // in the graph; empty: not yet added
+    std::array<std::string, 2> names;  // in the graph, by part; empty: not yet added
     at::Tensor constant;
     std::string wanted_name;
   };
@@ -62,8 +72,9 @@ class OnnxValues {
   OnnxGraph& graph_;
   std::map<std::string, Value> tensors_;
   std::map<std::string, std::string> numbers_;
-  std::map<const void*, std::string> known_;  // constants in the graph: tied weights are one
-  std::vector<at::Tensor> kept_;              // these constants, so that no other tensor gets their address
+  // Constants in the graph, with the numbers of their parts: tied weights are one.
+  std::map<std::pair<const void*, std::size_t>, std::string> known_;
+  std::vector<at::Tensor> kept_;  // these constants, so that no other tensor gets their address
 };
 
 // Which values of a program share memory, as far as that is known without running it: writes through one of

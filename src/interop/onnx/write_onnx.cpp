@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +49,14 @@ class OnnxProgram {
   void add_operator(std::size_t number, const std::string& name, const c10::FunctionSchema& schema);
   bool fold_constants(std::size_t number, const c10::FunctionSchema& schema);
   bool can_change(std::size_t number, const std::string& written) const;
-  void check_write(std::size_t number, const std::string& written) const;
+  std::set<std::string> write_through(std::size_t number, const std::string& written);
+  void check_write(std::size_t number, const std::string& written,
+                   const std::set<std::string>& updated) const;
+  bool is_used_after(std::size_t number, const std::string& name) const {
+    const auto last = last_uses_.find(name);
+    return last != last_uses_.end() && last->second > number;
+  }
+  bool has_complex(const ProgramNode& node) const;
   void add_outputs();
 
   const ExportedProgram& program_;
@@ -57,6 +65,7 @@ class OnnxProgram {
       last_uses_;  // by value: the number of a call; the outputs come after all calls
   OnnxValues values_;
   SharedMemory memory_;
+  std::map<std::string, std::size_t> pieces_;      // results of slices and indices: their calls
   std::map<std::string, std::string> size_names_;  // of symbols
 };
 
@@ -90,9 +99,21 @@ std::string without_underscore(std::string name) {
   return name;
 }
 
-[[noreturn]] void refuse_operator_in_onnx(const ProgramNode& node, const std::string& name) {
+const c10::FunctionSchema& schema_of(const ProgramNode& node) {
+  const std::string name = name_of_operator(node.target);
+  const std::size_t dot = name.find('.');
+  return c10::Dispatcher::singleton()
+      .findSchema({"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)})
+      ->schema();
+}
+
+[[noreturn]] void refuse_operator_in_onnx(const ProgramNode& node, const std::string& name, bool is_complex) {
+  if (is_complex && onnx_mappings().contains(name))
+    throw CheckpointError({.place = place_of(node),
+                           .found = "the ONNX export does not support this operator for complex numbers",
+                           .remedy = "write it with torch.real and torch.imag, or export the model as .pt2"});
   std::vector<std::string> known, close;
-  for (const auto& [each, mapping] : onnx_mappings()) known.push_back(each);
+  for (const std::string& each : operators_in_onnx()) known.push_back(each);
   throw CheckpointError(
       {.place = place_of(node),
        .found = "the ONNX export does not support this operator",
@@ -118,6 +139,14 @@ std::string without_underscore(std::string name) {
        .wanted = is_statistics ? "a program in evaluation mode" : "a forward that changes no buffer",
        .remedy = is_statistics ? "export the model in evaluation mode: model.eval() in Python"
                                : "take the buffer's value as an input and return the new one as an output"});
+}
+
+[[noreturn]] void refuse_complex(const std::string& place) {
+  throw CheckpointError(
+      {.place = place,
+       .found = "it is complex, and onnxruntime computes with real numbers only",
+       .wanted = "a real tensor",
+       .remedy = "pass pairs of real numbers: torch.view_as_real and torch.view_as_complex"});
 }
 
 bool has_computed_numbers(const ProgramArgument& argument) {
@@ -191,6 +220,7 @@ void OnnxProgram::add_inputs(const ProgramWeights& weights) {
     if (name == nullptr) continue;  // a number that the program was exported for
     const ProgramTensor& meta = values_.meta(name->name);
     if (input.kind == ProgramInput::Kind::user) {
+      if (values_.is_complex(name->name)) refuse_complex("the input " + json_string(name->name));
       for (std::size_t i = 0; i < meta.sizes.size(); ++i)
         if (const std::string symbol = symbol_in(meta.sizes[i]); !symbol.empty())
           size_names_.emplace(symbol, i == 0 && size_names_.empty() ? "batch" : symbol);
@@ -221,10 +251,13 @@ void OnnxProgram::add_call(std::size_t number) {
     const std::size_t dot = name.find('.');
     const auto handle = c10::Dispatcher::singleton().findSchema(
         {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
-    if (!handle) refuse_operator_in_onnx(node, name);
+    if (!handle) refuse_operator_in_onnx(node, name, false);
     const bool draws = handle->hasTag(at::Tag::nondeterministic_seeded);
     if (draws || !fold_constants(number, handle->schema())) add_operator(number, name, handle->schema());
     memory_.note(node, handle->schema());
+    if (name == "slice.Tensor" || name == "select.int")
+      for (const ProgramArgument& output : node.outputs)
+        for (const std::string& piece : tensor_names_in(output)) pieces_[piece] = number;
   } catch (const CheckpointError& error) {
     ErrorParts parts = error.parts();
     if (parts.place.find(node.target) == std::string::npos) parts.place = place_of(node) + ", " + parts.place;
@@ -235,15 +268,61 @@ void OnnxProgram::add_call(std::size_t number) {
 void OnnxProgram::add_operator(std::size_t number, const std::string& name,
                                const c10::FunctionSchema& schema) {
   const ProgramNode& node = program_.nodes[number];
-  auto mapping = onnx_mappings().find(name);
-  if (mapping == onnx_mappings().end()) mapping = onnx_mappings().find(without_underscore(name));
-  if (mapping == onnx_mappings().end()) refuse_operator_in_onnx(node, name);
+  const bool is_complex = has_complex(node);
+  const auto& mappings = is_complex ? onnx_complex_mappings() : onnx_mappings();
+  auto mapping = mappings.find(name);
+  if (mapping == mappings.end()) mapping = mappings.find(without_underscore(name));
+  if (mapping == mappings.end()) refuse_operator_in_onnx(node, name, is_complex);
   OnnxCall call(node, &schema, values_, graph_);
   mapping->second(call);
   const std::string* const written = written_tensor(node, schema);
   if (written == nullptr || call.first_result().empty()) return;  // such as dropout in evaluation mode
-  check_write(number, *written);
-  for (const std::string& same : memory_.same_as(*written)) values_.set(same, call.first_result());
+  for (const std::string& same : memory_.same_as(*written))
+    for (const OnnxPart part : {OnnxPart::real, OnnxPart::imaginary})
+      if (part == OnnxPart::real || values_.is_complex(same))
+        values_.set(same, call.first_result(part), part);
+  check_write(number, *written, write_through(number, *written));
+}
+
+bool OnnxProgram::has_complex(const ProgramNode& node) const {
+  const auto is_complex = [&](const ProgramArgument& argument) {
+    return std::ranges::any_of(tensor_names_in(argument), [&](const std::string& name) {
+      return program_.tensors.contains(name) && values_.is_complex(name);
+    });
+  };
+  return std::ranges::any_of(node.inputs, is_complex, &ProgramNode::Input::argument) ||
+         std::ranges::any_of(node.outputs, is_complex);
+}
+
+// After a write to a piece (x[:, 1:3] += y): the tensors that it is a piece of get new values, which have the
+// piece in its place. Returns their names.
+std::set<std::string> OnnxProgram::write_through(std::size_t number, const std::string& written) {
+  std::set<std::string> updated;
+  std::string piece = written;
+  for (;;) {
+    const std::vector<std::string> same = memory_.same_as(piece);
+    const auto made =
+        std::ranges::find_if(same, [&](const std::string& name) { return pieces_.contains(name); });
+    if (made == same.end()) return updated;
+    const ProgramNode& node = program_.nodes[pieces_.at(*made)];
+    const std::string& whole = std::get<TensorName>(node.inputs.at(0).argument.value).name;
+    const std::vector<std::string> wholes = memory_.same_as(whole);
+    const std::vector<std::string> views = memory_.other_views_of(piece);
+    if (std::ranges::none_of(views, [&](const std::string& view) { return is_used_after(number, view); }))
+      return updated;
+    OnnxCall call(node, &schema_of(node), values_, graph_);
+    std::vector<std::string> values;
+    for (const OnnxPart part : {OnnxPart::real, OnnxPart::imaginary}) {
+      if (part == OnnxPart::imaginary && !values_.is_complex(whole)) continue;
+      call.set_part(part);
+      values.push_back(with_piece(call, values_.tensor(piece, part)));
+      if (values.back().empty()) return updated;
+    }
+    for (const std::string& name : wholes)
+      for (std::size_t i = 0; i < values.size(); ++i) values_.set(name, values[i], static_cast<OnnxPart>(i));
+    updated.insert(wholes.begin(), wholes.end());
+    piece = whole;
+  }
 }
 
 // Evaluates a call at export time if all operands are constants, unless its result is large and larger than
@@ -306,17 +385,18 @@ bool OnnxProgram::can_change(std::size_t number, const std::string& written) con
 }
 
 // A write through one view of a memory is visible in the others, which a graph of values cannot express.
-void OnnxProgram::check_write(std::size_t number, const std::string& written) const {
+void OnnxProgram::check_write(std::size_t number, const std::string& written,
+                              const std::set<std::string>& updated) const {
   const ProgramNode& node = program_.nodes[number];
   std::vector<std::string> all = memory_.same_as(written);
   const std::vector<std::string> views = memory_.other_views_of(written);
   for (const std::string& view : views)
-    if (const auto last = last_uses_.find(view); last != last_uses_.end() && last->second > number)
+    if (is_used_after(number, view) && !updated.contains(view))
       throw CheckpointError(
           {.place = place_of(node),
            .found = "it writes to " + json_string(written) + ", a view of the memory of " +
                     json_string(view) + ", which is used afterwards",
-           .wanted = "in-place operations on whole tensors only",
+           .wanted = "in-place operations on whole tensors, or on slices of them",
            .remedy = "create a new tensor: use torch.cat or torch.where instead of x[…] = y"});
   all.insert(all.end(), views.begin(), views.end());
   for (const ProgramInput& input : program_.inputs)
@@ -338,6 +418,7 @@ void OnnxProgram::add_outputs() {
     ++given;
     if (const auto* name = std::get_if<TensorName>(&output.argument.value)) {
       const ProgramTensor& meta = values_.meta(name->name);
+      if (values_.is_complex(name->name)) refuse_complex("the output " + json_string(wanted));
       graph_.add_output(wanted, values_.tensor(name->name), scalar_type_of(meta.type),
                         sizes_of_value(meta, size_names_));
     } else if (const auto* number = std::get_if<NumberName>(&output.argument.value)) {
@@ -381,6 +462,9 @@ void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::pa
 std::vector<std::string> operators_in_onnx() {
   std::vector<std::string> names;
   for (const auto& [name, mapping] : onnx_mappings()) names.push_back(name);
+  for (const auto& [name, mapping] : onnx_complex_mappings())
+    if (!onnx_mappings().contains(name)) names.push_back(name);
+  std::ranges::sort(names);
   return names;
 }
 

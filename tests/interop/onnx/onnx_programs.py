@@ -365,6 +365,63 @@ def noise(_, x):
     return torch.stack(flags), first * 0, second * 0
 
 
+def fourier(_, x):
+    y, fft = x.view(-1, 4, 5), torch.fft
+    z = torch.complex(y, y.flip(2))
+    kinds = ("backward", "ortho", "forward")
+    some = [fft.fft(y), fft.fft(z, dim=1), fft.ifft(z, norm="ortho"), fft.fft(z, 3), fft.fft(z, 8, 1), fft.rfft(y), fft.rfft(y, dim=-2), fft.rfft(x, 32), fft.rfft(y, 3, 1),
+            fft.ihfft(y), fft.ihfft(x, 9), fft.fft2(y), fft.fftn(y, dim=(1, 2)), fft.ifft2(z, s=(3, 6)), fft.fftn(z, s=(2, 7)), fft.rfft2(y), fft.rfftn(y, dim=(2, 1), norm="ortho"),
+            fft.fftshift(z, 1), fft.ifftshift(z, (1, 2)), fft.fft(x.long()), fft.fftn(y, s=(2, -1), dim=(-1, 1)), fft.fft(y[:, :1], dim=1)]
+    some += [fft.rfft(y, norm=kind) for kind in kinds] + [fft.ifft(y, 7, norm=kind) for kind in kinds]
+    real = [fft.irfft(z), fft.irfft(z, 7), fft.irfft(z, 3), fft.irfft(z, 12, 1), fft.hfft(z, norm="ortho"), fft.hfft(z, 5, 1), fft.irfft2(z, s=(4, 9)), fft.irfftn(z, dim=(1, 2)), fft.fftshift(y, 2),
+            fft.irfft(fft.rfft(x), 20) - x, fft.ifft2(fft.fft2(z)).real, fft.fftn(fft.fft(y), dim=1).real, fft.fft(fft.fft(y, dim=-1), dim=-2).imag]
+    real += [fft.irfft(z, norm=kind) for kind in kinds]
+    with_nan = torch.cat([x, x * float("nan")], 1)
+    return *[torch.view_as_real(each.resolve_conj()) for each in some], *real, fft.rfft(with_nan, 20).abs(), fft.irfft(torch.complex(with_nan, with_nan), 38), fft.rfft(x.double(), 16).imag
+
+
+def complex_numbers(self, x):
+    y = x.view(-1, 4, 5)
+    z, w = torch.complex(y, y.flip(2)), torch.complex(y[:, :1] + 1, y.roll(1, 2)[:, :1])
+    filled = torch.zeros(x.shape[0], 4, 5, dtype=torch.complex64)
+    filled[:, 1:3, :2] = z[:, :2, 3:] * 2
+    filled[:, 0, 1] = w[:, 0, 0]
+    some = [z * w, z * 2, z * y, y * z, z * (1 - 2j), z + w, z - 1.5, 2j - z, z + y, y - z, z / 3, z / (y * y + 1), -z, z.conj(), z.conj() * w, z.conj_physical(), z.conj().resolve_conj(),
+            torch.einsum("bij,bkj->bik", z, w), torch.einsum("bij,ijk->bk", z, self.weight), torch.einsum("bij,ij,jk->bik", z, self.weight[:, :, 0], self.weight[0]),
+            torch.einsum("bij,bkj->ik", w, z), z @ w.mT, torch.tensordot(z, self.weight, 2), torch.tensordot(self.weight, z, ([0], [1])),
+            torch.cat([z, w, y[:, :1].to(torch.complex64)], 1), torch.stack([z, z * 2]), torch.cat([z, y], 2), z[:, 1:, ::2], z[:, -1], z.permute(2, 0, 1), z.mT, z.reshape(-1, 20), z.flatten(1), z.unsqueeze(1),
+            w.expand(-1, 4, 5), z.roll(2, 1), z.flip(1), F.pad(z, (1, 2, 0, 1)), torch.where(y > 0, z, w), torch.where(y > 0, z, 0.0), z.masked_fill(y > 1, 3), z.sum(1), z.mean((1, 2), keepdim=True),
+            torch.zeros_like(z), torch.full_like(z, 2 - 1j), torch.full_like(z, 3.5), z.index_select(1, torch.tensor([2, 0])), z[:, torch.tensor([1, 1, 3])], torch.polar(y.abs(), y), torch.view_as_complex(y[:, :, :2].contiguous()), filled,
+            z.clone(), z.to(torch.complex128), y.to(torch.complex64), torch.complex(y, y[:, :1, :1]), self.weight[0] + 0 * z[:1, :1, :3].sum(), *z.split(2, 1), *z.unbind(1), z.narrow(2, 1, 3)]
+    real = [z.abs(), (z * 1e25).abs(), z.angle(), z.real, z.imag, z.conj().imag, F.gelu(z.real), torch.view_as_real(z)[..., 0] + z.imag]
+    return *[torch.view_as_real(each.resolve_conj()) for each in some], *real
+
+
+def written_pieces(_, x):
+    """Writes to slices, which the whole tensor sees."""
+    y = x.view(-1, 4, 5) * 1
+    y[:, 0] = 7
+    y[:, 1:3] += 1
+    y[:, -1, 2:].mul_(2)
+    y[:, :, -2] = x[:, :4]
+    y[..., 1:-2, 3].relu_()
+    y[0] = 3
+    y[-1, 1] -= 2
+    y[:, 3:1] = 5
+    y[:, 9:] = 5
+    rows = torch.cat([x, x + 1, x]) * 2
+    rows[1:] += 1
+    rows[:-1, 2] = 4
+    rows[:1] -= 1
+    rows[:] = rows * 3
+    inner = torch.cat([rows, rows])[1:]
+    inner[:, :3] = 0
+    inner.detach()[1:, 4:6] = 1
+    mask = torch.zeros(4, 5)
+    mask[1:, 2] = y[0, 0, 0]
+    return y, rows, inner, mask
+
+
 def shapes(_, x):
     y = x.view(-1, 4, 5)
     some = [y, y.flatten(1), y.flatten(0, 1), y.permute(2, 0, 1), y.transpose(1, 2), y.mT, y.unsqueeze(1).squeeze(1), y.unsqueeze(-1),
@@ -508,6 +565,9 @@ MODELS = {
     "bags": (lambda: Apply(bags, table=torch.randn(30, 8)), [rows]),
     "dynamic_pieces": (lambda: Apply(dynamic_pieces), [rows]),
     "noise": (lambda: Apply(noise), [rows]),
+    "fourier": (lambda: Apply(fourier), [rows]),
+    "complex_numbers": (lambda: Apply(complex_numbers, weight=torch.randn(4, 5, 3, dtype=torch.complex64)), [rows]),
+    "written_pieces": (lambda: Apply(written_pieces), [rows]),
     "shapes": (lambda: Apply(shapes), [rows]),
     "pieces": (lambda: Apply(pieces), [rows]),
     "products": (lambda: Apply(products, square=torch.randn(5, 5), big=torch.randn(20, 20)), [rows]),

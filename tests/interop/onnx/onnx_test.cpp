@@ -100,15 +100,50 @@ TEST(Onnx, RefusesWhatONNXCannotCompute) {
             std::string::npos);
 }
 
+const std::vector<ProgramNode::Input> kFirstHalf{{"dim", {std::int64_t{0}}}, {"end", {std::int64_t{2}}}};
+
 // y = x * 1; z = view of y; z.relu_(): y would change, too.
 TEST(Onnx, RefusesVisibleWritesThroughViews) {
   SmallProgram small;
   small.call("clone.default", "x", "y");
-  small.call("slice.Tensor", "y", "z", {{"dim", {std::int64_t{0}}}});
+  small.call("squeeze.default", "y", "z");
   small.call("relu_.default", "z", "r");
   EXPECT_EQ(small.refusal("r"), "");  // y is not used any more
   small.call("neg.default", "y", "n");
   EXPECT_NE(small.refusal("n").find("a view of the memory of \"y\""), std::string::npos);
+}
+
+// The whole tensor gets the new values of a slice, but another slice of it does not.
+TEST(Onnx, WritesThroughSlicesUnlessOthersOverlap) {
+  SmallProgram small;
+  small.call("clone.default", "x", "y");
+  small.call("slice.Tensor", "y", "other", kFirstHalf);
+  small.call("slice.Tensor", "y", "z", kFirstHalf);
+  small.call("relu_.default", "z", "r");
+  small.call("neg.default", "y", "n");
+  EXPECT_EQ(small.refusal("n"), "");
+  small.call("neg.default", "other", "m");
+  EXPECT_NE(small.refusal("m").find("a view of the memory of \"other\""), std::string::npos);
+}
+
+TEST(Onnx, RefusesComplexInputsAndUnknownOperatorsOfComplexNumbers) {
+  SmallProgram input;
+  input.program.tensors["x"].type = ProgramType::complex64;
+  input.call("real.default", "x", "y");
+  EXPECT_NE(input.refusal("y").find("the input \"x\": it is complex"), std::string::npos);
+  SmallProgram inner;
+  inner.call("fft_fft.default", "x", "y");
+  inner.program.tensors["y"].type = ProgramType::complex64;
+  EXPECT_NE(inner.refusal("y").find("the output \"output\": it is complex"), std::string::npos);
+  inner.call("exp.default", "y", "z");
+  inner.program.tensors["z"].type = ProgramType::complex64;
+  EXPECT_NE(inner.refusal("z").find("does not support this operator for complex numbers"), std::string::npos);
+  SmallProgram dynamic;
+  dynamic.program.tensors["x"].sizes = {{4, "Symbol('s0', positive=True, integer=True)"}};
+  dynamic.call("fft_fft.default", "x", "y");
+  dynamic.program.tensors["y"].type = ProgramType::complex64;
+  EXPECT_NE(dynamic.refusal("y").find("the size of the dimension that it transforms is not constant"),
+            std::string::npos);
 }
 
 TEST(Onnx, RefusesWritesToWeights) {
