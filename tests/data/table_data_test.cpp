@@ -355,7 +355,7 @@ TEST_F(TableFile, SplitsByTime) {
     return refusal(std::move(options), {.train = {{0, 5}}});
   };
   EXPECT_EQ(refused({.time = "age"}),
-            "data.time: the rows are not split by time; expected: split = \"time\" as well");
+            "data.time: the rows are not split by time; expected: split = \"time\" or window as well");
   EXPECT_EQ(refused({.split = "time"}),
             "data.split: data.time is not set; expected: the column of the times, such as time = \"date\"");
 }

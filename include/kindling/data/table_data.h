@@ -34,6 +34,13 @@ namespace kindling {
 // on_broken = "skip" drops those that cannot be read (TableOptions::skips_broken), too. The rows of
 // predict_from() must all be readable, because predictions belong to rows.
 //
+// With TableDataOptions::window, a sample is a window of consecutive rows of a series: raw inputs
+// [batch, window, features], inputs of the model [batch, window, columns], and the labels of the row
+// `horizon` rows after the last one. Past values of the targets and the label are features. Windows that have
+// no such row, or one without a label, are omitted; predict_from() predicts every window. Samples are in the
+// order of the windows' last rows, whose id, or number in the file, identifies them. No training window has a
+// row that a validation window predicts. The statistics are those of the rows in training windows.
+//
 //   TableData data({.file = "houses.csv", .target = {"price"}, .val_fraction = 0.2});
 //   auto model = std::make_shared<MlpRegressor>();
 //   trainer.fit(model, data);

@@ -19,7 +19,7 @@ struct TableDataOptions {
   std::vector<std::filesystem::path> val_files{};
   std::vector<std::string> target{};                 // columns of numbers to predict
   std::string label{};                               // or the column of classes
-  std::vector<std::string> features{};               // empty: all others but id, group, time and weights
+  std::vector<std::string> features{};               // empty: all others but id, group, series, time, weights
   std::vector<std::string> exclude{};                // columns that the model does not read
   std::vector<std::string> numbers{}, categories{};  // columns whose kind is declared
   std::vector<std::string> dates{};                  // columns of dates that become columns of numbers
@@ -31,11 +31,17 @@ struct TableDataOptions {
   std::optional<double> val_fraction{};
   std::optional<std::int64_t> folds{};
   std::int64_t fold = 0;
-  bool stratify = false;                   // by the label
-  std::string group{};                     // column whose equal values stay together
-  std::string split = "random";            // random; time: the last rows by `time` are for validation
-  std::string time{};                      // column of numbers, or of dates in the format of ISO 8601
-  std::int64_t seed = 0;                   // of the split
+  bool stratify = false;  // by the label
+  std::string group{};    // column whose equal values stay together
+  // auto: random rows; with `window` the last windows; time: the last ones by `time`.
+  std::string split = "auto";
+  std::string time{};     // column of numbers, or of dates in the format of ISO 8601
+  std::int64_t seed = 0;  // of the split
+  // Samples are windows of so many consecutive rows of a series, in the order of the file or of `time`, and
+  // predict the row `horizon` rows after the last one. See TableData.
+  std::optional<std::int64_t> window{};
+  std::int64_t horizon = 1;
+  std::string series{};                    // column whose equal values make a series; empty: one series
   std::string delimiter = "auto";          // auto: the header decides
   bool header = true;                      // false: the columns are c1, c2, …
   std::int64_t skip_rows = 0;              // lines before the header
@@ -62,7 +68,8 @@ struct TableDataOptions {
                       {.doc = "column of classes, instead of target", .example = "\"species\""}),
       kindling::field(
           "features", &TableDataOptions::features,
-          {.doc = "columns that the model reads; empty: all but target, label, id, group, time, and weights",
+          {.doc = "columns that the model reads; empty: all but target, label, id, group, series, time, and "
+                  "weights, with data.window also target and label",
            .example = "[\"rooms\", \"age\"]"}),
       kindling::field("exclude", &TableDataOptions::exclude,
                       {.doc = "columns that the model does not read", .example = "[\"name\"]"}),
@@ -104,12 +111,25 @@ struct TableDataOptions {
       kindling::field("group", &TableDataOptions::group,
                       {.doc = "column whose equal values are not split", .example = "\"owner\""}),
       kindling::field("split", &TableDataOptions::split,
-                      {.doc = "which rows val_fraction takes; time: the last ones by data.time",
-                       .choices = "random|time"}),
+                      {.doc = "which rows are for validation; auto: random ones, with data.window the last "
+                              "windows; time: the last ones by data.time",
+                       .choices = "auto|random|time"}),
       kindling::field("time", &TableDataOptions::time,
-                      {.doc = "column by which split = \"time\" orders the rows: numbers, or dates such as "
-                              "2026-11-29 or 2026-11-29T15:30:00Z",
+                      {.doc = "column by which split = \"time\" and data.window order the rows: numbers, or "
+                              "dates such as 2026-11-29 or 2026-11-29T15:30:00Z",
                        .example = "\"date\""}),
+      kindling::field(
+          "window", &TableDataOptions::window,
+          {.doc = "number of consecutive rows that a sample consists of, for forecasting; absent: "
+                  "a sample is a row",
+           .min = 1,
+           .example = "16"}),
+      kindling::field(
+          "horizon", &TableDataOptions::horizon,
+          {.doc = "number of rows from the last row of a window to the one that it predicts", .min = 1}),
+      kindling::field("series", &TableDataOptions::series,
+                      {.doc = "column whose equal values make a series; windows never have rows of two",
+                       .example = "\"sensor\""}),
       kindling::field("seed", &TableDataOptions::seed, {.doc = "seed of the split", .min = 0}),
       kindling::field(
           "delimiter", &TableDataOptions::delimiter,

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,10 @@ struct KINDLING_API TableSchema {
   std::vector<std::string> classes{};    // class i is classes[i]
   std::string id{};                      // the column that identifies rows; empty: none
   std::vector<std::string> dates{};      // columns that features are computed from, see kDateParts
+  // Samples are windows of consecutive rows of a series, in the order of the file or of `time`; 0: a sample
+  // is a row. See TableDataOptions.
+  std::int64_t window = 0, horizon = 1;
+  std::string series{}, time{};
   // Numbers are scaled in float64; false in descriptions of version 1, whose models were trained on numbers
   // that were rounded to float32 first.
   bool scales_in_double = true;

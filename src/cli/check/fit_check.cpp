@@ -16,6 +16,7 @@
 #include "cli/run/fit_processes.h"
 #include "cli/run/fit_run.h"
 #include "cli/run/start_files.h"
+#include "data/loading/window_dataset.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/data/input_transform.h"
@@ -77,9 +78,7 @@ class FitCheck {
 
   bool tries_batch() const { return options_.tries_batch && !fit_.config.batch_finder.is_on; }
 
-  static bool is_in_memory(const DataLoader& loader) {
-    return dynamic_cast<const TensorDataset*>(&loader.dataset()) != nullptr;
-  }
+  static bool is_in_memory(const DataLoader& loader) { return !tensors_in_memory(loader.dataset()).empty(); }
 
   // A user's data set may have a state that changes with every batch, such as a generator of its own, and so
   // may a transform of batches in a user's data module.

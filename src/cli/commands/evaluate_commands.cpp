@@ -11,6 +11,7 @@
 #include "cli/run/process_settings.h"
 #include "cli/run/start_files.h"
 #include "cli/run/weights.h"
+#include "data/loading/window_dataset.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -112,13 +113,10 @@ void print_metrics(const Metrics& metrics) {
 // True for the same data in memory.
 bool is_same(const Dataset& a, const Dataset& b) {
   if (&a == &b) return true;
-  const auto* first = dynamic_cast<const TensorDataset*>(&a);
-  const auto* second = dynamic_cast<const TensorDataset*>(&b);
-  return first != nullptr && second != nullptr &&
-         std::ranges::equal(first->tensors(), second->tensors(),
-                            [](const at::Tensor& x, const at::Tensor& y) {
-                              return x.const_data_ptr() == y.const_data_ptr() && x.sizes() == y.sizes();
-                            });
+  const std::vector<at::Tensor> first = tensors_in_memory(a), second = tensors_in_memory(b);
+  return !first.empty() && std::ranges::equal(first, second, [](const at::Tensor& x, const at::Tensor& y) {
+    return x.const_data_ptr() == y.const_data_ptr() && x.sizes() == y.sizes();
+  });
 }
 
 void warn_without_test_data(DataModule& data) {

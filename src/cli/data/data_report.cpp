@@ -91,9 +91,9 @@ class SetReader {
   }
 
   void add_columns(const at::Tensor& rows) {
-    columns_.resize(static_cast<std::size_t>(rows.size(1)));
+    columns_.resize(static_cast<std::size_t>(rows.size(-1)));
     for (std::size_t i = 0; i < columns_.size(); ++i)
-      columns_[i].add(rows.select(1, static_cast<std::int64_t>(i)));
+      columns_[i].add(rows.select(-1, static_cast<std::int64_t>(i)));
   }
 
   void add_classes(const at::Tensor& labels) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/loading/window_dataset.h"
 #include "kindling/base/checksum.h"
 #include "kindling/data/dataset.h"
 
@@ -55,14 +56,14 @@ bool add_tensor(const at::Tensor& tensor, Checksum& sum) {
 
 // In the order of `sets`; empty: see DataSummary.
 std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes, ChecksumOf what) {
-  std::vector<const TensorDataset*> all;
+  std::vector<std::vector<at::Tensor>> all;
   std::int64_t bytes = 0;
   bool has_doubles = false;
   for (const Loader& set : sets) {
     if (!set) continue;
-    all.push_back(dynamic_cast<const TensorDataset*>(&set->dataset()));
-    if (all.back() == nullptr) return {};
-    for (const at::Tensor& tensor : all.back()->tensors()) {
+    all.push_back(tensors_in_memory(set->dataset()));
+    if (all.back().empty()) return {};
+    for (const at::Tensor& tensor : all.back()) {
       bytes += tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
       has_doubles = has_doubles || tensor.scalar_type() == at::kDouble;
     }
@@ -70,9 +71,9 @@ std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes,
   const bool is_rounded = what == ChecksumOf::float32_values;
   if (all.empty() || bytes > max_bytes || (is_rounded && !has_doubles)) return {};
   Checksum sum;
-  for (const TensorDataset* set : all) {
-    sum.update(std::to_string(set->tensors().size()) + ":");
-    for (const at::Tensor& tensor : set->tensors())
+  for (const std::vector<at::Tensor>& set : all) {
+    sum.update(std::to_string(set.size()) + ":");
+    for (const at::Tensor& tensor : set)
       if (!add_tensor(is_rounded && tensor.scalar_type() == at::kDouble ? tensor.to(at::kFloat) : tensor,
                       sum))
         return {};

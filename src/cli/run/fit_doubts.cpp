@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "data/loading/window_dataset.h"
 #include "kindling/base/number_text.h"
-#include "kindling/data/dataset.h"
 #include "kindling/nn/regression_net.h"
 
 namespace kindling {
@@ -21,10 +21,8 @@ std::optional<double> metric(const FitResult& result, const char* name) {
 
 // Undefined if the labels are not in memory.
 at::Tensor labels_of(const DataLoader& loader) {
-  const auto* in_memory =
-      loader.is_endless() ? nullptr : dynamic_cast<const TensorDataset*>(&loader.dataset());
-  return in_memory == nullptr || in_memory->tensors().size() < 2 ? at::Tensor()
-                                                                 : in_memory->tensors().back().cpu();
+  const at::Tensor labels = loader.is_endless() ? at::Tensor() : labels_in_memory(loader.dataset());
+  return labels.defined() ? labels.cpu() : labels;
 }
 
 // The loss of predicting the mean of each target.

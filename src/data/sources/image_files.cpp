@@ -11,6 +11,7 @@
 #include "base/joined.h"
 #include "base/worker_pool.h"
 #include "data/sources/data_checks.h"
+#include "data/sources/table_labels.h"
 #include "data/sources/table_rows.h"
 #include "kindling/base/error.h"
 #include "kindling/formats/image.h"
@@ -108,8 +109,7 @@ ImageFiles files_in_list(const fs::path& list, const fs::path& folder, const std
   if (table.num_rows == 0)
     throw DataError({.place = place, .found = "the list has no rows", .wanted = "at least one"});
   const TableSchema schema = schema_of(table, {.label = "label", .features = {"file"}}, place);
-  const at::Tensor labels =
-      rows_of(table, {.label = "label", .classes = schema.classes}, "", /*with_labels=*/true, place).labels;
+  const at::Tensor labels = labels_of(table, {.label = "label", .classes = schema.classes}, nullptr, place);
   ImageFiles files{.folder = folder, .classes = schema.classes};
   files.labels.assign(labels.const_data_ptr<std::int64_t>(),
                       labels.const_data_ptr<std::int64_t>() + labels.numel());

@@ -42,10 +42,10 @@ void check_time_split(const TableDataOptions& options) {
     throw ConfigError({.place = place, .found = found, .wanted = wanted});
   };
   if (options.split != "time") {
-    if (!options.time.empty())
+    if (!options.time.empty() && !options.window)
       throw ConfigError({.place = "data.time",
                          .found = "the rows are not split by time",
-                         .wanted = "split = \"time\" as well"});
+                         .wanted = "split = \"time\" or window as well"});
     return;
   }
   if (options.time.empty())
@@ -54,6 +54,21 @@ void check_time_split(const TableDataOptions& options) {
     refuse("data.split", "data.val_fraction is not set", "the fraction of the last rows, such as 0.2");
   if (options.stratify || !options.group.empty())
     refuse(options.stratify ? "data.stratify" : "data.group", "data.split is \"time\"", "one of them");
+}
+
+void check_windows(const TableDataOptions& options) {
+  const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy) {
+    throw ConfigError({.place = place, .found = found, .wanted = wanted, .remedy = remedy});
+  };
+  if (!options.window) {
+    if (options.horizon != 1 || !options.series.empty())
+      refuse(options.series.empty() ? "data.horizon" : "data.series", "data.window is not set",
+             "the number of rows of a window", "for example window = 16");
+    return;
+  }
+  if (options.on_broken == "skip")
+    refuse("data.on_broken", "it is \"skip\", and data.window is set", "\"stop\"",
+           "a window has consecutive rows; list marks of missing values in data.na_values instead");
 }
 
 }  // namespace
@@ -81,6 +96,7 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
     refuse(options.stratify ? "data.stratify" : "data.group", "the rows are not split",
            "val_fraction or folds", "for example val_fraction = 0.2");
   check_time_split(options);
+  check_windows(options);
   check_dates(options);
   if (options.stratify && options.label.empty())
     refuse("data.stratify", "there is no label", "a column of classes, data.label");

@@ -10,19 +10,23 @@
 
 #include "base/config_errors.h"
 #include "base/joined.h"
-#include "data/loading/sample_ranges.h"
+#include "data/loading/window_dataset.h"
 #include "data/sources/data_checks.h"
 #include "data/sources/date_columns.h"
 #include "data/sources/split_findings.h"
 #include "data/sources/table_checks.h"
 #include "data/sources/table_findings.h"
+#include "data/sources/table_labels.h"
 #include "data/sources/table_rows.h"
+#include "data/sources/table_split.h"
 #include "data/sources/table_transform.h"
+#include "data/sources/table_windows.h"
 #include "data/sources/unified_values.h"
 #include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/text.h"
+#include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
 
 namespace kindling {
@@ -50,6 +54,7 @@ struct TableData::Impl {
   struct Samples {
     at::Tensor raw{}, labels{};
     std::vector<std::string> ids{};
+    std::vector<std::int64_t> begins{};  // of windows in `raw`; empty: samples are rows
   };
 
   // The options that read a file. Ids, labels and groups are texts in every file: "01" is not "1".
@@ -62,10 +67,12 @@ struct TableData::Impl {
     read.skips_broken = columns.skips_broken;
     add_unless_listed(read.categories, id, read);
     add_unless_listed(read.known_categories, label, read);
-    if (contains(options.numbers, options.group))
-      add_unless_listed(read.numbers, options.group, read);
-    else if (!contains(options.features, options.group))
-      add_unless_listed(read.categories, options.group, read);
+    for (const std::string& name : {options.group, options.series}) {
+      if (contains(options.numbers, name))
+        add_unless_listed(read.numbers, name, read);
+      else if (!contains(options.features, name))
+        add_unless_listed(read.categories, name, read);
+    }
     // The reader takes columns of numbers as such: features, targets and weights.
     if (!contains(options.features, options.time) && !contains(options.target, options.time) &&
         options.time != options.weights)
@@ -81,7 +88,8 @@ struct TableData::Impl {
 
   // Removes rows without labels, and records which rows the table lacks.
   Table without_broken(Table table, const std::filesystem::path& file) {
-    if (skips() || options.on_missing_target == "skip") {
+    // A window needs consecutive rows, so that windows are omitted instead.
+    if (!options.window && (skips() || options.on_missing_target == "skip")) {
       std::vector<std::string> labels = options.target;
       if (!options.label.empty()) labels.push_back(options.label);
       skip_rows_without(labels, table, file.string());
@@ -204,49 +212,61 @@ struct TableData::Impl {
     check("data.weights", {options.weights});
     check("data.id", {options.id});
     check("data.group", {options.group});
+    check("data.series", {options.series});
     check("data.time", {options.time});
     check("data.dates", options.dates);
     if (!missing.empty()) throw ConfigErrors(std::move(missing));
   }
 
-  // Splits the rows of the file. Without a split in the options, DataOptions::train and val are ranges.
-  SplitIndices split(const Table& table, const TableSchema& schema, const DataOptions& shared) const {
-    const std::string place = options.file.string();
-    const auto n = static_cast<std::int64_t>(table.num_rows);
-    if (!options.val_fraction && !options.folds) return samples_in_ranges(n, shared);
-    if (options.split == "time")
-      return split_by_time(
-          times_of(table, require_column(table, options.time, "data.time", place), options, place),
-          *options.val_fraction, "data");
-    SplitOptions by{.val_fraction = options.val_fraction,
-                    .folds = options.folds,
-                    .fold = options.fold,
-                    .seed = options.seed,
-                    .place = "data"};
-    if (options.stratify) {
-      const TableSchema only_label{.label = schema.label, .classes = schema.classes};
-      const at::Tensor classes = rows_of(table, only_label, "", /*with_labels=*/true, place).labels;
-      by.classes.assign(classes.const_data_ptr<std::int64_t>(), classes.const_data_ptr<std::int64_t>() + n);
-    }
-    if (!options.group.empty())
-      by.groups = groups_of(table, require_column(table, options.group, "data.group", place), place);
-    return split_indices(n, by);
+  std::optional<TableWindows> windows_in(const Table& table, const TableSchema& schema, WindowUse use,
+                                         const std::string& place) const {
+    if (schema.window == 0) return std::nullopt;
+    return windows_of(table, schema, options, use, place);
   }
 
-  Samples samples_of(const TableRows& rows, const std::vector<std::int64_t>& indices) const {
+  // `raw` and `ids` are those of all rows, `labels` those of all samples.
+  static Samples samples_of(const TableRows& rows, const at::Tensor& labels,
+                            const std::vector<std::int64_t>& indices) {
     if (indices.empty()) return {};
     const at::Tensor chosen = index_tensor(indices);
     Samples samples{.raw = rows.raw.index_select(0, chosen)};
-    if (rows.labels.defined()) samples.labels = rows.labels.index_select(0, chosen);
+    if (labels.defined()) samples.labels = labels.index_select(0, chosen);
     if (!rows.ids.empty())
       for (const std::int64_t row : indices) samples.ids.push_back(rows.ids[static_cast<std::size_t>(row)]);
     return samples;
   }
 
-  static std::vector<std::int64_t> all_rows(const TableRows& rows) {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(rows.raw.size(0)));
+  // `raw`: in the order of the windows' rows, shared by all sets. Without ids, windows are identified by the
+  // number of their last row.
+  static Samples samples_of(const TableRows& rows, const at::Tensor& labels,
+                            const std::vector<std::int64_t>& indices, const TableWindows& windows) {
+    if (indices.empty()) return {};
+    Samples samples{.raw = rows.raw};
+    if (labels.defined()) samples.labels = labels.index_select(0, index_tensor(indices));
+    for (const std::int64_t index : indices) {
+      const auto window = static_cast<std::size_t>(index);
+      const auto last = static_cast<std::size_t>(windows.last_rows[window]);
+      samples.begins.push_back(windows.begins[window]);
+      samples.ids.push_back(rows.ids.empty() ? std::to_string(last + 1) : rows.ids[last]);
+    }
+    return samples;
+  }
+
+  static std::vector<std::int64_t> all_of(std::size_t count) {
+    std::vector<std::int64_t> all(count);
     std::iota(all.begin(), all.end(), 0);
     return all;
+  }
+
+  // A window has the weight of the row that it predicts.
+  void draw_by_weights(const Table& table, const std::optional<TableWindows>& windows,
+                       const std::vector<std::int64_t>& samples, std::int64_t seed) {
+    const std::string place = options.file.string();
+    at::Tensor weights =
+        weights_of(table, require_column(table, options.weights, "data.weights", place), place);
+    if (windows) weights = weights.index_select(0, index_tensor(windows->targets));
+    sampler = weighted_training(weights.index_select(0, index_tensor(samples)), seed,
+                                place + ", column '" + options.weights + "'", windows ? "windows" : "rows");
   }
 
   // Reads the training file, and fits the transform unless a saved one is used.
@@ -259,35 +279,37 @@ struct TableData::Impl {
     if (table.num_rows == 0)
       throw DataError({.place = place, .found = "the table has no rows", .wanted = "at least one"});
     TableSchema schema = fits ? schema_of(table, options, place) : transform->schema();
-    const SplitIndices indices = split(table, schema, shared);
+    const std::optional<TableWindows> windows = windows_in(table, schema, WindowUse::trains, place);
+    const SplitIndices indices =
+        split_samples(table, schema, options, shared, windows ? &*windows : nullptr, place);
+    const std::vector<std::int64_t> training_rows = windows ? windows->rows_of(indices.train) : indices.train;
     if (fits) {
-      drop_empty_features(table, indices.train, options.features, schema, place);
-      keep_categories_of(table, indices.train, schema);
-      for (const std::string& finding : findings_in(table, schema, indices.train, place))
+      drop_empty_features(table, training_rows, options.features, schema, place);
+      keep_categories_of(table, training_rows, schema);
+      for (const std::string& finding : findings_in(table, schema, training_rows, place))
         log_warning(finding);
     }
-    const TableRows rows = rows_of(table, schema, options.missing, /*with_labels=*/true, place);
+    TableRows rows = rows_of(table, schema, options.missing, place);
+    const at::Tensor labels = labels_of(table, schema, windows ? &windows->targets : nullptr, place);
     if (fits) {
       auto fitted = std::make_shared<TableTransform>(schema);
-      fitted->fit(rows.raw.index_select(0, index_tensor(indices.train)), options.missing, options.normalize,
+      fitted->fit(rows.raw.index_select(0, index_tensor(training_rows)), options.missing, options.normalize,
                   place);
       transform = std::move(fitted);
     }
     if (!schema.label.empty()) {
-      const auto* const classes = rows.labels.const_data_ptr<std::int64_t>();
-      warn_of_unvalidated_classes({classes, classes + rows.labels.numel()}, indices, schema.classes,
+      const auto* const classes = labels.const_data_ptr<std::int64_t>();
+      warn_of_unvalidated_classes({classes, classes + labels.numel()}, indices, schema.classes,
                                   options.stratify, place);
     }
-    train = samples_of(rows, indices.train);
-    val = samples_of(rows, indices.val);
-    if (!options.weights.empty())
-      sampler = weighted_training(
-          weights_of(table, require_column(table, options.weights, "data.weights", place), place)
-              .index_select(0, index_tensor(indices.train)),
-          shared.seed, place + ", column '" + options.weights + "'", "rows");
+    if (windows) rows.raw = rows.raw.index_select(0, index_tensor(windows->order));
+    train =
+        windows ? samples_of(rows, labels, indices.train, *windows) : samples_of(rows, labels, indices.train);
+    val = windows ? samples_of(rows, labels, indices.val, *windows) : samples_of(rows, labels, indices.val);
+    if (!options.weights.empty()) draw_by_weights(table, windows, indices.train, shared.seed);
     if (const bool is_split = !indices.val.empty(); !is_split && !options.val_files.empty()) {
       std::optional<Samples> samples;
-      val = read_samples(samples, options.val_files.front(), Labels::required);
+      val = read_samples(samples, options.val_files.front(), LabelUse::required);
       num_main_files = 1;
     }
     is_read = true;
@@ -299,20 +321,48 @@ struct TableData::Impl {
                        [&](const std::string& target) { return table.find(target) != nullptr; });
   }
 
-  enum class Labels : std::uint8_t { required, if_present, none };
+  enum class LabelUse : std::uint8_t { required, if_present, none };
 
   // Reads another file, once.
   const Samples& read_samples(std::optional<Samples>& samples, const std::filesystem::path& file,
-                              Labels labels) {
+                              LabelUse use) {
     if (samples) return *samples;
     const TableSchema& schema = transform->schema();
-    const Table table = read_again(file, labels == Labels::none ? Columns::of_inputs : Columns::with_labels);
+    const Table table = read_again(file, use == LabelUse::none ? Columns::of_inputs : Columns::with_labels);
     const bool with_labels =
-        labels == Labels::required || (labels == Labels::if_present && has_labels(table, schema));
-    const TableRows rows = rows_of(table, schema, options.missing, with_labels, file.string());
-    if (rows.raw.size(0) == 0)
-      throw DataError({.place = file.string(), .found = "the table has no rows", .wanted = "at least one"});
-    return samples.emplace(samples_of(rows, all_rows(rows)));
+        use == LabelUse::required || (use == LabelUse::if_present && has_labels(table, schema));
+    const std::string place = file.string();
+    TableRows rows = rows_of(table, schema, options.missing, place);
+    if (table.num_rows == 0)
+      throw DataError({.place = place, .found = "the table has no rows", .wanted = "at least one"});
+    const std::optional<TableWindows> windows =
+        windows_in(table, schema, with_labels ? WindowUse::trains : WindowUse::predicts, place);
+    const at::Tensor labels =
+        with_labels ? labels_of(table, schema, windows ? &windows->targets : nullptr, place) : at::Tensor();
+    if (!windows) return samples.emplace(samples_of(rows, labels, all_of(table.num_rows)));
+    rows.raw = rows.raw.index_select(0, index_tensor(windows->order));
+    return samples.emplace(samples_of(rows, labels, all_of(windows->begins.size()), *windows));
+  }
+
+  // Returns nullptr if there are no samples.
+  std::shared_ptr<DataLoader> loader_of(const Samples& samples, const DataModule& data, bool train) const {
+    if (!samples.raw.defined()) return nullptr;
+    std::vector<at::Tensor> tensors{samples.raw};
+    if (samples.labels.defined()) tensors.push_back(samples.labels);
+    const bool draws = train && sampler != nullptr;
+    if (samples.begins.empty() && !draws) return data.get_tensorloader(std::move(tensors), train);
+    DataLoaderOptions loader = data.loader_options(train);
+    if (draws)
+      loader.sampler = sampler;
+    else if (train && data.options().sampler == "balanced")
+      loader.sampler =
+          std::make_shared<WeightedSampler>(balanced_sample_weights(samples.labels), loader.seed);
+    std::shared_ptr<const Dataset> dataset;
+    if (samples.begins.empty())
+      dataset = std::make_shared<TensorDataset>(std::move(tensors));
+    else
+      dataset = std::make_shared<WindowDataset>(samples.raw, samples.begins, *options.window, samples.labels);
+    return std::make_shared<DataLoader>(std::move(dataset), std::move(loader));
   }
 
   TableDataOptions options;
@@ -350,18 +400,13 @@ void TableData::prepare_data() {
 
 std::shared_ptr<DataLoader> TableData::train_dataloader() {
   impl_->read_training_file(options());
-  if (impl_->train_loader) return impl_->train_loader;
-  const std::vector<at::Tensor> tensors{impl_->train.raw, impl_->train.labels};
-  if (!impl_->sampler) return impl_->train_loader = get_tensorloader(tensors, /*train=*/true);
-  DataLoaderOptions loader = loader_options(/*train=*/true);
-  loader.sampler = impl_->sampler;
-  return impl_->train_loader = std::make_shared<DataLoader>(std::make_shared<TensorDataset>(tensors), loader);
+  if (!impl_->train_loader) impl_->train_loader = impl_->loader_of(impl_->train, *this, /*train=*/true);
+  return impl_->train_loader;
 }
 
 std::shared_ptr<DataLoader> TableData::val_dataloader() {
   impl_->read_training_file(options());
-  if (!impl_->val_loader && impl_->val.raw.defined())
-    impl_->val_loader = get_tensorloader({impl_->val.raw, impl_->val.labels}, /*train=*/false);
+  if (!impl_->val_loader) impl_->val_loader = impl_->loader_of(impl_->val, *this, /*train=*/false);
   return impl_->val_loader;
 }
 
@@ -370,9 +415,9 @@ std::vector<NamedLoader> TableData::more_val_dataloaders() {
   const std::vector<std::filesystem::path>& files = impl_->options.val_files;
   for (std::size_t i = impl_->num_main_files + impl_->more_val_loaders.size(); i < files.size(); ++i) {
     std::optional<Impl::Samples> samples;
-    const Impl::Samples& rows = impl_->read_samples(samples, files[i], Impl::Labels::required);
+    const Impl::Samples& rows = impl_->read_samples(samples, files[i], Impl::LabelUse::required);
     impl_->more_val_loaders.push_back(
-        {files[i].stem().string(), get_tensorloader({rows.raw, rows.labels}, /*train=*/false)});
+        {files[i].stem().string(), impl_->loader_of(rows, *this, /*train=*/false)});
   }
   return impl_->more_val_loaders;
 }
@@ -382,8 +427,8 @@ std::shared_ptr<DataLoader> TableData::test_dataloader() {
   prepare();
   if (impl_->test && !impl_->test->labels.defined()) impl_->test.reset();  // read for predictions
   const Impl::Samples& test =
-      impl_->read_samples(impl_->test, *impl_->options.test_file, Impl::Labels::required);
-  if (!impl_->test_loader) impl_->test_loader = get_tensorloader({test.raw, test.labels}, /*train=*/false);
+      impl_->read_samples(impl_->test, *impl_->options.test_file, Impl::LabelUse::required);
+  if (!impl_->test_loader) impl_->test_loader = impl_->loader_of(test, *this, /*train=*/false);
   return impl_->test_loader;
 }
 
@@ -391,14 +436,15 @@ std::shared_ptr<DataLoader> TableData::predict_dataloader() {
   if (impl_->predict_file.empty()) {
     if (!impl_->options.test_file) return val_dataloader();
     prepare();
-    const auto& test = impl_->read_samples(impl_->test, *impl_->options.test_file, Impl::Labels::if_present);
+    const auto& test =
+        impl_->read_samples(impl_->test, *impl_->options.test_file, Impl::LabelUse::if_present);
     if (test.labels.defined()) return test_dataloader();
-    if (!impl_->predict_loader) impl_->predict_loader = get_tensorloader({test.raw}, /*train=*/false);
+    if (!impl_->predict_loader) impl_->predict_loader = impl_->loader_of(test, *this, /*train=*/false);
     return impl_->predict_loader;
   }
   prepare();
-  const Impl::Samples& rows = impl_->read_samples(impl_->predict, impl_->predict_file, Impl::Labels::none);
-  if (!impl_->predict_loader) impl_->predict_loader = get_tensorloader({rows.raw}, /*train=*/false);
+  const Impl::Samples& rows = impl_->read_samples(impl_->predict, impl_->predict_file, Impl::LabelUse::none);
+  if (!impl_->predict_loader) impl_->predict_loader = impl_->loader_of(rows, *this, /*train=*/false);
   return impl_->predict_loader;
 }
 
@@ -412,7 +458,14 @@ Batch TableData::on_after_batch_transfer(Batch batch) {
 std::shared_ptr<InputTransform> TableData::input_transform() { return impl_->transform; }
 
 void TableData::restore_input_transform(const std::string& description) {
-  impl_->transform = std::make_shared<TableTransform>(TableSchema::parse(description, kInputTransform));
+  const TableSchema schema = TableSchema::parse(description, kInputTransform);
+  impl_->options.window.reset();
+  if (schema.window > 0) {
+    impl_->options.window = schema.window;
+    impl_->options.series = schema.series;
+    impl_->options.time = schema.time;
+  }
+  impl_->transform = std::make_shared<TableTransform>(schema);
 }
 
 void TableData::predict_from(const std::filesystem::path& file) { impl_->predict_file = file; }
@@ -426,7 +479,7 @@ SampleIds TableData::predict_ids() {
                                  : impl_->test                                  ? *impl_->test
                                                                                 : impl_->val;
   if (samples.ids.empty()) return {};
-  return {.name = schema().id, .values = samples.ids};
+  return {.name = schema().id.empty() ? "row" : schema().id, .values = samples.ids};
 }
 
 const TableSchema& TableData::schema() const {

@@ -32,10 +32,27 @@ const TableColumn& label_column(const Table& table, const std::string& name, con
                    .wanted = "the column that the model predicts"});
 }
 
+// Some rows of a table, or all.
+class ChosenRows {
+ public:
+  ChosenRows(const Table& table, const std::vector<std::int64_t>* rows)
+      : rows_(rows), size_(rows == nullptr ? table.num_rows : rows->size()) {}
+  std::size_t size() const { return size_; }
+  std::size_t operator[](std::size_t i) const {
+    return rows_ == nullptr ? i : static_cast<std::size_t>((*rows_)[i]);
+  }
+
+ private:
+  const std::vector<std::int64_t>* rows_;
+  std::size_t size_;
+};
+
 // Returns the text of each value of a column; of numbers as number_text().
-std::vector<std::string> texts_of(const Table& table, const TableColumn& column, const std::string& place) {
+std::vector<std::string> texts_of(const Table& table, const TableColumn& column, const ChosenRows& rows,
+                                  const std::string& place) {
   std::vector<std::string> texts;
-  for (std::size_t row = 0; row < std::max(column.numbers.size(), column.codes.size()); ++row) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t row = rows[i];
     if (column.is_missing(row)) refuse_missing_label(table, row, column.name, place);
     texts.push_back(column.kind == ColumnKind::number
                         ? number_text(column.numbers[row])
@@ -83,6 +100,43 @@ std::vector<std::string> sorted_classes(const std::vector<std::string>& texts) {
   return names;
 }
 
+at::Tensor targets_of(const Table& table, const TableSchema& schema, const ChosenRows& rows,
+                      const std::string& place) {
+  const std::size_t width = schema.targets.size();
+  at::Tensor targets =
+      at::empty({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(width)}, at::kFloat);
+  auto* const out = targets.mutable_data_ptr<float>();
+  for (std::size_t i = 0; i < width; ++i) {
+    const TableColumn& column = label_column(table, schema.targets[i], place);
+    require_numbers(column, place);
+    for (std::size_t at = 0; at < rows.size(); ++at) {
+      const std::size_t row = rows[at];
+      if (std::isnan(column.numbers[row])) refuse_missing_label(table, row, column.name, place);
+      require_float32(column.numbers[row], table, row, column.name, place);
+      out[at * width + i] = static_cast<float>(column.numbers[row]);
+    }
+  }
+  return targets;
+}
+
+at::Tensor classes_of(const Table& table, const TableSchema& schema, const ChosenRows& rows,
+                      const std::string& place) {
+  const ClassNumbers numbers(schema.classes);
+  at::Tensor classes = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
+  auto* const out = classes.mutable_data_ptr<std::int64_t>();
+  const std::vector<std::string> texts =
+      texts_of(table, label_column(table, schema.label, place), rows, place);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    out[i] = numbers.find(texts[i]);
+    if (out[i] == kUnknownClass)
+      throw DataError({.place = row_place(table, rows[i], schema.label, place),
+                       .found = "the class '" + shortened(one_line(texts[i]), 40) + "'",
+                       .wanted = schema.classes.size() <= 20 ? "one of " + list_names(schema.classes)
+                                                             : "a class of the training file"});
+  }
+  return classes;
+}
+
 }  // namespace
 
 ErrorParts missing_label(std::string place) {
@@ -110,37 +164,11 @@ std::vector<std::string> class_names_of(const TableColumn& column) {
   return names;
 }
 
-at::Tensor targets_of(const Table& table, const TableSchema& schema, const std::string& place) {
-  const std::size_t width = schema.targets.size();
-  at::Tensor targets =
-      at::empty({static_cast<std::int64_t>(table.num_rows), static_cast<std::int64_t>(width)}, at::kFloat);
-  auto* const out = targets.mutable_data_ptr<float>();
-  for (std::size_t i = 0; i < width; ++i) {
-    const TableColumn& column = label_column(table, schema.targets[i], place);
-    require_numbers(column, place);
-    for (std::size_t row = 0; row < table.num_rows; ++row) {
-      if (std::isnan(column.numbers[row])) refuse_missing_label(table, row, column.name, place);
-      require_float32(column.numbers[row], table, row, column.name, place);
-      out[row * width + i] = static_cast<float>(column.numbers[row]);
-    }
-  }
-  return targets;
-}
-
-at::Tensor classes_of(const Table& table, const TableSchema& schema, const std::string& place) {
-  const ClassNumbers numbers(schema.classes);
-  at::Tensor classes = at::empty({static_cast<std::int64_t>(table.num_rows)}, at::kLong);
-  auto* const out = classes.mutable_data_ptr<std::int64_t>();
-  const std::vector<std::string> texts = texts_of(table, label_column(table, schema.label, place), place);
-  for (std::size_t row = 0; row < texts.size(); ++row) {
-    out[row] = numbers.find(texts[row]);
-    if (out[row] == kUnknownClass)
-      throw DataError({.place = row_place(table, row, schema.label, place),
-                       .found = "the class '" + shortened(one_line(texts[row]), 40) + "'",
-                       .wanted = schema.classes.size() <= 20 ? "one of " + list_names(schema.classes)
-                                                             : "a class of the training file"});
-  }
-  return classes;
+at::Tensor labels_of(const Table& table, const TableSchema& schema, const std::vector<std::int64_t>* rows,
+                     const std::string& place) {
+  const ChosenRows chosen(table, rows);
+  return schema.label.empty() ? targets_of(table, schema, chosen, place)
+                              : classes_of(table, schema, chosen, place);
 }
 
 }  // namespace kindling

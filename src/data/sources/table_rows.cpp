@@ -173,19 +173,23 @@ std::vector<std::string> ids_of(const Table& table, const TableSchema& schema) {
 
 // --- The schema of a file ---
 
+bool is_predicted(const std::string& name, const TableDataOptions& options) {
+  return name == options.label || is_in(options.target, name);
+}
+
 std::vector<std::string> feature_names(const Table& table, const TableDataOptions& options,
                                        const std::string& place) {
   if (options.features.empty()) {
     std::vector<std::string> names = names_of(table);
     std::erase_if(names, [&](const std::string& name) {
       return is_in(options.dates, name) || name == options.id || name == options.group ||
-             name == options.time || name == options.weights || name == options.label ||
-             is_in(options.target, name) || is_in(options.exclude, name);
+             name == options.series || name == options.time || name == options.weights ||
+             (is_predicted(name, options) && !options.window) || is_in(options.exclude, name);
     });
     if (names.empty())
       throw DataError({.place = place,
                        .found = "no column is left for the model to read",
-                       .wanted = "a column besides target, label, id, group, time, and weights"});
+                       .wanted = "a column besides target, label, id, group, series, time, and weights"});
     return names;
   }
   std::vector<std::string> features;
@@ -195,7 +199,8 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
     else
       features.push_back(name);
     require_column(table, name, "data.features", place);
-    const bool is_label = name == options.label || is_in(options.target, name);
+    // A window has past values of what it predicts.
+    const bool is_label = is_predicted(name, options) && !options.window;
     if (is_label || name == options.id ||
         std::count(options.features.begin(), options.features.end(), name) > 1)
       throw ConfigError({.place = "data.features",
@@ -257,6 +262,12 @@ ErrorParts missing_column(const Table& table, const std::string& name, const std
 TableSchema schema_of(const Table& table, const TableDataOptions& options, const std::string& place) {
   TableSchema schema{
       .targets = options.target, .label = options.label, .id = options.id, .dates = options.dates};
+  if (options.window) {
+    schema.window = *options.window;
+    schema.horizon = options.horizon;
+    schema.series = options.series;
+    schema.time = options.time;
+  }
   for (const std::string& name : options.target)
     require_numbers(require_column(table, name, "data.target", place), place);
   if (!options.label.empty())
@@ -269,7 +280,7 @@ TableSchema schema_of(const Table& table, const TableDataOptions& options, const
                                .categories = column.categories,
                                .is_declared = is_in(options.categories, name)});
   }
-  std::set<std::string> used{options.label, options.id, options.group};
+  std::set<std::string> used{options.label, options.id, options.group, options.series};
   for (const TableFeature& feature : schema.features) used.insert(feature.name);
   for (const TableColumn& column : table.columns)
     if (used.contains(column.name) && !is_in(options.categories, column.name)) store_unified(column, schema);
@@ -340,13 +351,10 @@ void skip_rows_without(const std::vector<std::string>& names, Table& table, cons
   std::ranges::sort(table.skipped, {}, &BrokenRow::row);
 }
 
-TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing, bool with_labels,
+TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing,
                   const std::string& place) {
   refuse_wide_encoding(schema, place);
-  TableRows rows{.raw = raw_of(table, schema, missing, place), .ids = ids_of(table, schema)};
-  if (with_labels)
-    rows.labels = schema.label.empty() ? targets_of(table, schema, place) : classes_of(table, schema, place);
-  return rows;
+  return {.raw = raw_of(table, schema, missing, place), .ids = ids_of(table, schema)};
 }
 
 std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& column, const std::string& place) {

@@ -17,7 +17,6 @@ namespace kindling {
 
 struct TableRows {
   at::Tensor raw{};                // float64 [rows, features]
-  at::Tensor labels{};             // float32 [rows, targets] or int64 [rows]; undefined: not requested
   std::vector<std::string> ids{};  // empty: no column of ids
 };
 
@@ -49,8 +48,8 @@ void drop_empty_features(const Table& table, const std::vector<std::int64_t>& ro
 void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place);
 
 // Returns the rows of a table. Warns about unknown categories, once per column. Throws DataError for a
-// missing column, for a label that is missing or unknown, and, if missing is "error", for a missing value.
-TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing, bool with_labels,
+// missing column, and, if missing is "error", for a missing value.
+TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing,
                   const std::string& place);
 
 // Returns one number per row, equal for equal values. Throws DataError for a missing value.

@@ -195,15 +195,18 @@ at::Tensor TableTransform::forward(const at::Tensor& raw) {
   at::Tensor rows = in_type(raw, type);
   if (offset_) rows = at::sub(rows, offset_->like(rows));
   const at::Tensor filled = at::where(at::isnan(rows), in_type(fill_, type), rows);
+  const std::int64_t columns =
+      raw.dim() - 1;  // the last dimension: [rows, features] or [batch, window, features]
   std::vector<at::Tensor> parts;
   if (numbers_.size(0) > 0) {
-    const at::Tensor numbers = at::index_select(filled, 1, numbers_);
+    const at::Tensor numbers = at::index_select(filled, columns, numbers_);
     parts.push_back(
         in_type(at::div(at::sub(numbers, in_type(mean_, type)), in_type(std_, type)), at::kFloat));
   }
   if (code_.size(0) > 0)
-    parts.push_back(at::eq(at::index_select(filled, 1, code_column_), in_type(code_, type)).to(at::kFloat));
-  return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+    parts.push_back(
+        at::eq(at::index_select(filled, columns, code_column_), in_type(code_, type)).to(at::kFloat));
+  return parts.size() == 1 ? parts.front() : at::cat(parts, columns);
 }
 
 void TableTransform::refuse_rounded(const at::Tensor& raw) const {

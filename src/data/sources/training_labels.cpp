@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/loading/window_dataset.h"
 #include "data/sources/image_file_dataset.h"
 #include "kindling/base/error.h"
 #include "kindling/data/dataset.h"
@@ -27,8 +28,8 @@ at::Tensor gathered_labels(const Dataset& dataset) {
 }
 
 at::Tensor labels_in(const Dataset& dataset) {
-  if (const auto* in_memory = dynamic_cast<const TensorDataset*>(&dataset))
-    return in_memory->tensors().back();
+  if (const std::vector<at::Tensor> tensors = tensors_in_memory(dataset); !tensors.empty())
+    return tensors.back();
   if (const auto* images = dynamic_cast<const ImageFileDataset*>(&dataset)) return images->labels();
   return gathered_labels(dataset);
 }

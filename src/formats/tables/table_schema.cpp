@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/joined.h"
 #include "formats/json_view.h"
@@ -33,6 +34,14 @@ std::string feature_text(const TableFeature& feature) {
   return text + "}";
 }
 
+std::string window_text(const TableSchema& schema) {
+  std::string text =
+      ",\"window\":" + std::to_string(schema.window) + ",\"horizon\":" + std::to_string(schema.horizon);
+  if (!schema.series.empty()) text += ",\"series\":" + json_string(schema.series);
+  if (!schema.time.empty()) text += ",\"time\":" + json_string(schema.time);
+  return text;
+}
+
 // Codes are indices, so that a name that occurs twice would be ambiguous.
 std::vector<std::string> distinct_texts(const JsonView& list) {
   std::vector<std::string> texts;
@@ -47,6 +56,17 @@ std::vector<std::string> texts_in(const JsonView& object, const char* key) {
 
 std::string text_in(const JsonView& object, const char* key) {
   return object.has(key) ? object[key].text() : std::string();
+}
+
+void read_window(const JsonView& view, TableSchema& schema) {
+  if (!view.has("window")) return;
+  for (const auto& [key, number] :
+       {std::pair{"window", &schema.window}, std::pair{"horizon", &schema.horizon}}) {
+    *number = view[key].integer();
+    if (*number < 1) view[key].refuse(std::to_string(*number), "at least 1");
+  }
+  schema.series = text_in(view, "series");
+  schema.time = text_in(view, "time");
 }
 
 TableFeature feature_of(const JsonView& view, std::int64_t version) {
@@ -81,6 +101,7 @@ std::string TableSchema::text() const {
   if (!label.empty()) text += ",\"label\":" + json_string(label) + ",\"classes\":" + json_list(classes);
   if (!id.empty()) text += ",\"id\":" + json_string(id);
   if (!dates.empty()) text += ",\"dates\":" + json_list(dates);
+  if (window > 0) text += window_text(*this);
   if (!booleans.empty()) text += ",\"booleans\":" + json_list(booleans);
   if (!integers.empty()) text += ",\"integers\":" + json_list(integers);
   return text + "}";
@@ -101,6 +122,7 @@ TableSchema TableSchema::parse(const std::string& text, const std::string& place
                      .booleans = texts_in(view, "booleans"),
                      .integers = texts_in(view, "integers"),
                      .unifies_values = version == kSchemaVersion};
+  read_window(view, schema);
   std::vector<std::string> names;
   for (const JsonView& feature : view["features"].items()) {
     schema.features.push_back(feature_of(feature, version));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "data/loading/validation_sets.h"
+#include "data/loading/window_dataset.h"
 #include "device/libtorch_errors.h"
 #include "device/operator_threads.h"
 #include "device/random_state.h"
@@ -65,10 +66,9 @@ TrainerOptions options_on_cpu(TrainerOptions options) {
 }
 
 // Returns the labels; undefined unless they are integers in memory.
-at::Tensor labels_in_memory(const Dataset& dataset) {
-  const auto* const in_memory = dynamic_cast<const TensorDataset*>(&dataset);
-  if (in_memory == nullptr || in_memory->tensors().size() < 2) return {};
-  const at::Tensor& labels = in_memory->tensors().back();
+at::Tensor classes_in_memory(const Dataset& dataset) {
+  const at::Tensor labels = labels_in_memory(dataset);
+  if (!labels.defined()) return {};
   const bool are_classes = c10::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
   return are_classes && labels.numel() > 0 && labels.numel() <= kMostLabels ? labels : at::Tensor();
 }
@@ -108,7 +108,7 @@ std::vector<std::int64_t> sizes_to_try(const DataLoader& loader, Stage stage, co
 Batch some_samples(const DataLoader& loader, std::int64_t count) {
   const Dataset& dataset = loader.dataset();
   const at::Tensor indices = at::arange(count, at::kLong);
-  if (const at::Tensor labels = labels_in_memory(dataset); labels.defined()) {
+  if (const at::Tensor labels = classes_in_memory(dataset); labels.defined()) {
     auto* const index = indices.mutable_data_ptr<std::int64_t>();
     const std::int64_t smallest = sample_of_label(labels, labels.argmin()),
                        largest = sample_of_label(labels, labels.argmax());
@@ -220,7 +220,7 @@ void require_limits(const TrainerOptions& trainer, DataModule& data, bool has_va
 }  // namespace
 
 std::optional<std::int64_t> sample_with_largest_label(const Dataset& dataset) {
-  const at::Tensor labels = labels_in_memory(dataset);
+  const at::Tensor labels = classes_in_memory(dataset);
   return labels.defined() ? std::optional(sample_of_label(labels, labels.argmax())) : std::nullopt;
 }
 

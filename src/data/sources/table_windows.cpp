@@ -1,0 +1,223 @@
+#include "data/sources/table_windows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_set>
+
+#include "base/joined.h"
+#include "data/sources/table_labels.h"
+#include "data/sources/table_places.h"
+#include "data/sources/table_rows.h"
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/text.h"
+
+namespace kindling {
+namespace {
+
+std::size_t at_index(std::int64_t number) { return static_cast<std::size_t>(number); }
+
+const TableColumn& window_column(const Table& table, const std::string& name, const std::string& place) {
+  if (const TableColumn* const column = table.find(name)) return *column;
+  throw DataError({.place = place,
+                   .found = "the column '" + one_line(name) + "' is missing",
+                   .wanted = "the series and times that windows of rows need"});
+}
+
+// Returns the number of each row's series, counted from 0 in the order of their first rows.
+std::vector<std::int64_t> series_of(const Table& table, const TableSchema& schema, const std::string& place) {
+  if (schema.series.empty()) return std::vector<std::int64_t>(table.num_rows);
+  std::vector<std::int64_t> series = groups_of(table, window_column(table, schema.series, place), place);
+  std::vector<std::int64_t> numbers(series.empty() ? 0 : at_index(*std::ranges::max_element(series)) + 1, -1);
+  std::int64_t count = 0;
+  for (std::int64_t& one : series) {
+    std::int64_t& number = numbers[at_index(one)];
+    if (number < 0) number = count++;
+    one = number;
+  }
+  return series;
+}
+
+std::vector<std::int64_t> sorted_rows(const Table& table, const std::vector<std::int64_t>& series,
+                                      const TableSchema& schema, const TableDataOptions& options,
+                                      const std::string& place) {
+  std::vector<std::int64_t> order(table.num_rows);
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<double> times;
+  if (!schema.time.empty()) times = times_of(table, window_column(table, schema.time, place), options, place);
+  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
+    if (series[at_index(a)] != series[at_index(b)]) return series[at_index(a)] < series[at_index(b)];
+    return !times.empty() && times[at_index(a)] < times[at_index(b)];
+  });
+  return order;
+}
+
+// Throws DataError for the first row without one, if such rows are errors.
+std::vector<bool> rows_with_values(const Table& table, const TableSchema& schema,
+                                   const TableDataOptions& options, const std::string& place) {
+  std::vector<std::string> names = schema.targets;
+  if (!schema.label.empty()) names.push_back(schema.label);
+  std::vector<bool> has_value(table.num_rows, true);
+  for (const std::string& name : names) {
+    const TableColumn* const column = table.find(name);
+    for (std::size_t row = 0; column != nullptr && row < table.num_rows; ++row) {
+      if (!column->is_missing(row)) continue;
+      has_value[row] = false;
+      if (options.on_missing_target == "error")
+        throw DataError(missing_label(row_place(table, row, name, place)));
+    }
+  }
+  return has_value;
+}
+
+[[noreturn]] void refuse_split(const TableDataOptions& options, const char* side) {
+  throw ConfigError({.place = options.folds ? "data.folds" : "data.val_fraction",
+                     .found = std::string("no window is left for ") + side,
+                     .wanted = "at least one",
+                     .remedy = options.folds ? "use fewer folds" : "validate another fraction"});
+}
+
+// The windows of each series, in order.
+std::vector<std::vector<std::int64_t>> windows_by_series(const TableWindows& windows) {
+  std::vector<std::int64_t> by_position(windows.begins.size());
+  std::iota(by_position.begin(), by_position.end(), 0);
+  std::ranges::sort(by_position, {}, [&](std::int64_t window) { return windows.begins[at_index(window)]; });
+  std::vector<std::vector<std::int64_t>> by_series;
+  for (const std::int64_t window : by_position) {
+    const std::size_t series = at_index(windows.series[at_index(window)]);
+    if (series >= by_series.size()) by_series.resize(series + 1);
+    by_series[series].push_back(window);
+  }
+  return by_series;
+}
+
+struct Range {
+  std::size_t begin = 0, end = 0;
+};
+
+// Returns which of a series' windows are validated. `num_before`: windows of the series before it, so that
+// rounding evens out over many short series.
+Range validated_range(std::size_t num_before, std::size_t count, const TableDataOptions& options) {
+  if (options.folds) {
+    const auto folds = at_index(*options.folds), fold = at_index(options.fold);
+    return {count * fold / folds, count * (fold + 1) / folds};
+  }
+  const auto rounded = [&](std::size_t windows) {
+    return static_cast<std::size_t>(std::floor(static_cast<double>(windows) * *options.val_fraction + 0.5));
+  };
+  return {count - (rounded(num_before + count) - rounded(num_before)), count};
+}
+
+}  // namespace
+
+std::vector<std::int64_t> TableWindows::rows_of(const std::vector<std::int64_t>& windows) const {
+  std::vector<bool> is_used(order.size());
+  for (const std::int64_t window : windows)
+    for (std::int64_t i = 0; i < length; ++i)
+      is_used[at_index(order[at_index(begins[at_index(window)] + i)])] = true;
+  std::vector<std::int64_t> rows;
+  for (std::size_t row = 0; row < is_used.size(); ++row)
+    if (is_used[row]) rows.push_back(static_cast<std::int64_t>(row));
+  return rows;
+}
+
+TableWindows windows_of(const Table& table, const TableSchema& schema, const TableDataOptions& options,
+                        WindowUse use, const std::string& place) {
+  const bool trains = use == WindowUse::trains;
+  const std::vector<std::int64_t> series = series_of(table, schema, place);
+  TableWindows windows{.length = schema.window, .order = sorted_rows(table, series, schema, options, place)};
+  const std::vector<bool> has_value =
+      trains ? rows_with_values(table, schema, options, place) : std::vector<bool>();
+  const std::int64_t to_target = schema.window - 1 + (trains ? schema.horizon : 0);
+  const auto num_rows = static_cast<std::int64_t>(table.num_rows);
+  std::vector<std::int64_t> found;  // positions
+  std::size_t num_without_value = 0;
+  std::unordered_set<std::int64_t> with_windows;
+  const auto row_at = [&](std::int64_t position) { return windows.order[at_index(position)]; };
+  for (std::int64_t begin = 0; begin + to_target < num_rows; ++begin) {
+    const std::int64_t target = row_at(begin + to_target), number = series[at_index(row_at(begin))];
+    if (series[at_index(target)] != number) continue;
+    with_windows.insert(number);
+    if (trains && !has_value[at_index(target)])
+      ++num_without_value;
+    else
+      found.push_back(begin);
+  }
+  const std::size_t num_series = std::unordered_set<std::int64_t>(series.begin(), series.end()).size();
+  const std::string rows_of_series = counted(to_target + 1, "row");
+  if (found.empty())
+    throw DataError(
+        {.place = place,
+         .found = num_without_value > 0 ? "the value to predict is missing for each window"
+                                        : "no series has " + rows_of_series,
+         .wanted = "at least one window" + std::string(trains ? " and the row that it predicts" : ""),
+         .remedy = "set a smaller data.window"});
+  if (with_windows.size() < num_series)
+    log_warning(place + ": " + std::to_string(num_series - with_windows.size()) + " of " +
+                std::to_string(num_series) + " series have fewer than " + rows_of_series +
+                ", and so no window");
+  if (num_without_value > 0)
+    log_warning("data.on_missing_target: omitted " + std::to_string(num_without_value) + " of " +
+                counted(found.size() + num_without_value, "window") + " of " + place +
+                " without a value to predict");
+  std::ranges::sort(found, {}, [&](std::int64_t begin) { return row_at(begin + schema.window - 1); });
+  for (const std::int64_t begin : found) {
+    windows.begins.push_back(begin);
+    windows.last_rows.push_back(row_at(begin + schema.window - 1));
+    windows.series.push_back(series[at_index(row_at(begin))]);
+    if (trains) windows.targets.push_back(row_at(begin + to_target));
+  }
+  return windows;
+}
+
+SplitIndices split_in_order(const TableWindows& windows, const TableDataOptions& options) {
+  SplitIndices indices;
+  std::size_t num_before = 0;
+  for (const std::vector<std::int64_t>& series : windows_by_series(windows)) {
+    const Range val = validated_range(num_before, series.size(), options);
+    for (std::size_t i = 0; i < series.size(); ++i)
+      (val.begin <= i && i < val.end ? indices.val : indices.train).push_back(series[i]);
+    num_before += series.size();
+  }
+  if (indices.val.empty() || indices.train.empty())
+    refuse_split(options, indices.val.empty() ? "validation" : "training");
+  std::ranges::sort(indices.train);
+  std::ranges::sort(indices.val);
+  return indices;
+}
+
+void remove_leaks(const TableWindows& windows, const std::vector<std::int64_t>& groups, SplitIndices& indices,
+                  const std::string& place) {
+  const auto target_of = [&](std::int64_t window) { return at_index(windows.targets[at_index(window)]); };
+  std::vector<bool> is_validated(windows.order.size());
+  std::unordered_set<std::int64_t> validated_groups;
+  for (const std::int64_t window : indices.val) {
+    is_validated[target_of(window)] = true;
+    if (!groups.empty()) validated_groups.insert(groups[target_of(window)]);
+  }
+  for (std::size_t row = 0; row < groups.size(); ++row)
+    if (validated_groups.contains(groups[row])) is_validated[row] = true;
+  std::vector<std::int64_t> num_validated{0};  // before each position
+  for (const std::int64_t row : windows.order)
+    num_validated.push_back(num_validated.back() + (is_validated[at_index(row)] ? 1 : 0));
+  const std::size_t num_before = indices.train.size();
+  std::erase_if(indices.train, [&](std::int64_t window) {
+    const std::int64_t begin = windows.begins[at_index(window)];
+    return num_validated[at_index(begin + windows.length)] > num_validated[at_index(begin)];
+  });
+  const std::size_t num_removed = num_before - indices.train.size();
+  if (num_removed == 0) return;
+  const std::string found = std::to_string(num_removed) + " of " + counted(num_before, "training window") +
+                            " have rows of the validation, and are omitted";
+  const std::string remedy =
+      "without data.split, data.stratify and data.group, the last windows of each series are validated";
+  if (indices.train.empty())
+    throw ConfigError({.place = "data.window",
+                       .found = found,
+                       .wanted = "at least one window that is left for training",
+                       .remedy = remedy});
+  log_warning(place + ": " + found + (2 * num_removed > num_before ? "; " + remedy : ""));
+}
+
+}  // namespace kindling
