@@ -33,9 +33,13 @@ bool is_choice(const std::string& value, const FieldNotes& notes);
 // An option with several values: a vector, or an array of two.
 template <class Value>
 concept OptionArray = requires(Value& value) {
-  value.at(0);
+  value.front();
 }
 &&!std::is_same_v<Value, std::string>;
+
+// An option that is, or may be, a table with any keys.
+template <class Value>
+concept OptionTable = std::is_same_v<Value, TextsByName> || std::is_same_v<Value, TextMap>;
 
 // Calls visit(scalar, index) for the values of an option: one, those of an array, or none if it is not set.
 template <class Visit, class Value>
@@ -45,6 +49,8 @@ void for_each_scalar(const Value& value, Visit&& visit) {
   } else if constexpr (std::is_same_v<Value, NumbersOrWord>) {
     if (!value.word.empty()) return visit(value, std::optional<std::size_t>());
     for_each_scalar(value.numbers, visit);
+  } else if constexpr (OptionTable<Value>) {
+    return;  // any texts
   } else if constexpr (OptionArray<Value>) {
     for (std::size_t i = 0; i < value.size(); ++i) {
       const typename Value::value_type scalar = value[i];
@@ -80,6 +86,8 @@ std::string wanted_text(const FieldNotes& notes) {
   if constexpr (std::is_same_v<Scalar, std::filesystem::path>) return "a path";
   if constexpr (std::is_same_v<Scalar, std::string>) return wanted_string(notes);
   if constexpr (std::is_same_v<Scalar, NumbersOrWord>) return wanted_numbers_or_word(notes);
+  if constexpr (std::is_same_v<Scalar, TextMap>) return "a table of strings";
+  if constexpr (std::is_same_v<Scalar, TextsByName>) return "an array of strings, or a table of such arrays";
   if constexpr (std::is_same_v<Scalar, CountOrFraction>)
     return "a fraction > 0 and <= 1.0 or an integer >= 1";
   const std::string range = range_text(notes);

@@ -33,6 +33,8 @@ std::string type_name(bool is_plural) {
   if constexpr (std::is_same_v<Scalar, std::filesystem::path>) return std::string("path") + ending;
   if constexpr (std::is_same_v<Scalar, CountOrFraction>) return "integer, or fraction up to 1.0";
   if constexpr (std::is_same_v<Scalar, NumbersOrWord>) return "array of numbers";
+  if constexpr (std::is_same_v<Scalar, TextsByName>) return "array of strings, or table of arrays";
+  if constexpr (std::is_same_v<Scalar, TextMap>) return "table of strings";
   return std::string("string") + ending;
 }
 
@@ -113,7 +115,8 @@ OptionText describe(const OptionRef& option) {
   if (!text.example.empty()) return text;
   for (const std::string& choice : choices)
     if (text.example.empty() && quoted(choice) != text.default_value) text.example = quoted(choice);
-  const bool shows_nothing = text.default_value == "\"\"" || text.default_value == "[]";
+  const bool shows_nothing =
+      text.default_value == "\"\"" || text.default_value == "[]" || text.default_value == "{}";
   if (text.example.empty() && (text.default_value == "true" || text.default_value == "false"))
     text.example = text.default_value == "true" ? "false" : "true";
   if (text.example.empty() && !shows_nothing) text.example = text.default_value;

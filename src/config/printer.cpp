@@ -59,6 +59,8 @@ std::string plain_text(const Value& value) {
     return value.string();
   } else if constexpr (config::OptionArray<Value>) {
     return joined(value, ", ", [](const auto& element) { return plain_text(element); });
+  } else if constexpr (std::is_same_v<Value, TextsByName>) {
+    return value.by_name.empty() ? plain_text(value.all) : config::toml_text(value);
   } else if constexpr (std::is_same_v<Value, double>) {
     return number_text(value);
   } else {

@@ -109,7 +109,46 @@ std::string remedy(const ConfigNode& node) {
   }
   if constexpr (std::is_same_v<Scalar, NumbersOrWord>)
     return is_one_value(node) ? " (put it in brackets)" : "";
+  if constexpr (OptionTable<Scalar>) return "";
   return is_one_value(node) && !std::is_arithmetic_v<Scalar> ? " (put it in quotes)" : "";
+}
+
+// A string, or an array of them.
+std::optional<std::vector<std::string>> texts_in(const ConfigNode& node) {
+  if (const std::optional<std::string> text = as_string(node)) return std::vector{*text};
+  const auto* const items = std::get_if<ConfigArray>(&node.value);
+  if (items == nullptr) return std::nullopt;
+  std::vector<std::string> texts;
+  for (const ConfigNode& item : *items) {
+    const auto* const text = std::get_if<std::string>(&item.value);
+    if (text == nullptr) return std::nullopt;
+    texts.push_back(*text);
+  }
+  return texts;
+}
+
+std::optional<TextsByName> texts_by_name_in(const ConfigNode& node) {
+  const auto* const table = std::get_if<ConfigTable>(&node.value);
+  if (table == nullptr) return texts_in(node);
+  TextsByName found;
+  for (const auto& [name, item] : *table) {
+    std::optional<std::vector<std::string>> texts = texts_in(*item);
+    if (!texts) return std::nullopt;
+    found.by_name[name] = *std::move(texts);
+  }
+  return found;
+}
+
+std::optional<TextMap> text_map_in(const ConfigNode& node) {
+  const auto* const table = std::get_if<ConfigTable>(&node.value);
+  if (table == nullptr) return std::nullopt;
+  TextMap texts;
+  for (const auto& [name, item] : *table) {
+    std::optional<std::string> text = as_string(*item);
+    if (!text) return std::nullopt;
+    texts[name] = *std::move(text);
+  }
+  return texts;
 }
 
 template <class Scalar>
@@ -120,6 +159,10 @@ std::optional<Scalar> scalar_in(const ConfigNode& node) {
     if (const auto* count = std::get_if<std::int64_t>(&node.value)) return *count;
     const auto* share = std::get_if<double>(&node.value);
     return share == nullptr ? std::nullopt : std::optional<CountOrFraction>(*share);
+  } else if constexpr (std::is_same_v<Scalar, TextsByName>) {
+    return texts_by_name_in(node);
+  } else if constexpr (std::is_same_v<Scalar, TextMap>) {
+    return text_map_in(node);
   } else if constexpr (std::is_same_v<Scalar, NumbersOrWord>) {
     if (const auto* word = std::get_if<std::string>(&node.value)) return *word;
     const auto* items = std::get_if<ConfigArray>(&node.value);

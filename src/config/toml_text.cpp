@@ -45,6 +45,24 @@ std::string toml_text(const NumbersOrWord& value) {
   return "[" + joined(value.numbers, ", ", [](double number) { return toml_text(number); }) + "]";
 }
 
+std::string toml_text(const TextsByName& value) {
+  const auto list = [](const std::vector<std::string>& texts) {
+    return "[" + joined(texts, ", ", [](const std::string& text) { return toml_text(text); }) + "]";
+  };
+  if (value.by_name.empty()) return list(value.all);
+  return "{" +
+         joined(value.by_name, ", ",
+                [&](const auto& one) { return toml_key(one.first) + " = " + list(one.second); }) +
+         "}";
+}
+
+std::string toml_text(const TextMap& value) {
+  return "{" +
+         joined(value, ", ",
+                [](const auto& one) { return toml_key(one.first) + " = " + toml_text(one.second); }) +
+         "}";
+}
+
 std::string toml_text(std::string_view value) {
   std::string text = "\"";
   for_each_character(value, [&](const Utf8Character& character, std::string_view bytes) {

@@ -8,6 +8,7 @@
 #include "kindling/base/export.h"
 #include "kindling/config/count_or_fraction.h"
 #include "kindling/config/numbers_or_word.h"
+#include "kindling/config/texts_by_name.h"
 
 namespace kindling::config {
 
@@ -21,6 +22,8 @@ KINDLING_API std::string toml_text(std::int64_t value);
 KINDLING_API std::string toml_text(double value);
 std::string toml_text(const CountOrFraction& value);
 std::string toml_text(const NumbersOrWord& value);
+std::string toml_text(const TextsByName& value);
+std::string toml_text(const TextMap& value);
 KINDLING_API std::string toml_text(std::string_view value);
 KINDLING_API std::string toml_text(const std::string& value);
 KINDLING_API std::string toml_text(const std::filesystem::path& value);

@@ -832,7 +832,7 @@ TEST_F(TableFile, WarnsOfColumnsThatAreProbablyNotMeantSo) {
           "dates or times"));
   EXPECT_TRUE(
       has("t.csv, column 'unit': 40 of 40 values differ, and each has a column of its own; they are probably "
-          "numbers with \" kg\""));
+          "numbers with \"kg\": set data.units = true"));
   EXPECT_TRUE(
       has("t.csv, column 'name': 40 of 40 values differ, and each has a column of its own; they are probably "
           "names"));

@@ -18,6 +18,7 @@
 #include "kindling/config/count_or_fraction.h"
 #include "kindling/config/numbers_or_word.h"
 #include "kindling/config/option_policy.h"
+#include "kindling/config/texts_by_name.h"
 
 namespace kindling {
 
@@ -37,8 +38,8 @@ struct FieldNotes {
 
 // A pointer to an option's value; its alternatives are the types that an option may have.
 using OptionPointer =
-    std::variant<bool*, std::int64_t*, double*, CountOrFraction*, NumbersOrWord*, std::string*,
-                 std::filesystem::path*, std::vector<std::int64_t>*, std::vector<double>*,
+    std::variant<bool*, std::int64_t*, double*, CountOrFraction*, NumbersOrWord*, TextsByName*, TextMap*,
+                 std::string*, std::filesystem::path*, std::vector<std::int64_t>*, std::vector<double>*,
                  std::vector<std::string>*, std::vector<std::filesystem::path>*, std::array<std::int64_t, 2>*,
                  std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
                  std::optional<double>*, std::optional<CountOrFraction>*, std::optional<std::string>*,
@@ -62,7 +63,8 @@ constexpr Field<Struct, Value> field(const char* name, Value Struct::*member, Fi
   static_assert(
       OptionValue<Value>,
       "an option is a bool, std::int64_t (for int), double (for float), std::string or "
-      "std::filesystem::path, or a std::optional, std::vector or std::array of them as in OptionPointer");
+      "std::filesystem::path, or a std::optional, std::vector or std::array of them, or a table, as in "
+      "OptionPointer");
   return {name, member, notes};
 }
 

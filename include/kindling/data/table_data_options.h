@@ -41,14 +41,17 @@ struct TableDataOptions {
   // predict the row `horizon` rows after the last one. See TableData.
   std::optional<std::int64_t> window{};
   std::int64_t horizon = 1;
-  std::string series{};                    // column whose equal values make a series; empty: one series
-  std::string delimiter = "auto";          // auto: the header decides
-  bool header = true;                      // false: the columns are c1, c2, …
-  std::int64_t skip_rows = 0;              // lines before the header
-  std::string comment{};                   // a character: lines that begin with it are skipped
-  std::vector<std::string> na_values{};    // texts that mark a missing value; "auto": the usual ones
+  std::string series{};            // column whose equal values make a series; empty: one series
+  std::string delimiter = "auto";  // auto: the header decides
+  bool header = true;              // false: the columns are c1, c2, …
+  std::int64_t skip_rows = 0;      // lines before the header
+  std::string comment{};           // a character: lines that begin with it are skipped
+  // Texts that mark a missing value, in all columns or in single ones; "auto": the usual ones.
+  TextsByName na_values{};
+  TextMap rename{};                        // names in the files → names in all other options
   std::string thousands{};                 // the character between groups of three digits; empty: none
   std::string decimal = ".";               // or ","
+  bool units = false;                      // "12 kg", "$5.20" are numbers, if a column has one unit
   std::string on_broken = "stop";          // stop, skip
   std::string on_missing_target = "skip";  // skip, error
 
@@ -145,13 +148,19 @@ struct TableDataOptions {
       kindling::field(
           "na_values", &TableDataOptions::na_values,
           {.doc = "texts that mark a missing value, besides NA, NaN and NULL; auto: also ?, -, None, "
-                  "nil and the like",
+                  "nil and the like; as a table, those of single columns, such as na_values.age = [\"-1\"]",
            .example = "[\"?\"]"}),
+      kindling::field("rename", &TableDataOptions::rename,
+                      {.doc = "new names of columns, which all other keys use, and predictions",
+                       .example = "{old = \"new\"}"}),
       kindling::field(
           "thousands", &TableDataOptions::thousands,
           {.doc = "character between groups of three digits in CSV; empty: none", .example = "\",\""}),
       kindling::field("decimal", &TableDataOptions::decimal,
                       {.doc = "decimal mark of numbers in CSV: a point or a comma"}),
+      kindling::field("units", &TableDataOptions::units,
+                      {.doc = "read columns of numbers with one unit, such as 12 kg, 78.4% or $5,377.19, as "
+                              "numbers; other units are errors then"}),
       kindling::field(
           "on_broken", &TableDataOptions::on_broken,
           {.doc = "rows that cannot be read; skip: they are dropped with a warning", .choices = "stop|skip"}),

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -96,6 +97,10 @@ struct TableOptions {
   // More texts that mark a missing value; "auto": those that programs usually write, such as ?, -, None,
   // nil.
   std::vector<std::string> na_values{};
+  // The same for single columns, in addition.
+  std::map<std::string, std::vector<std::string>> na_values_of{};
+  // Names in the file → names in the table.
+  std::map<std::string, std::string> renamed{};
   std::size_t max_bytes = std::size_t{1} << 32;  // of the file
 };
 

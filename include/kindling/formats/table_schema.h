@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,18 +24,25 @@ struct TableFeature {
   std::optional<double> offset{};
 };
 
+// What files write around the numbers of a column: "$" before or "kg" after them, without spaces.
+struct NumberUnit {
+  std::string prefix{}, suffix{};
+  bool has_groups = false;  // a comma separates thousands, as in $5,377.19
+};
+
 // What a column of dates becomes: `sold.year` and others of `sold`.
 inline constexpr std::array kDateParts{"year", "month", "weekday", "hour", "seconds"};
 
 // The columns that a model was trained on, and their meaning. Stored as JSON in the metadata
 // `input_transform` of checkpoints and weights files.
 struct KINDLING_API TableSchema {
-  std::vector<TableFeature> features{};  // in the order of the model's raw inputs
-  std::vector<std::string> targets{};    // columns of numbers to predict
-  std::string label{};                   // the column of classes; empty: none
-  std::vector<std::string> classes{};    // class i is classes[i]
-  std::string id{};                      // the column that identifies rows; empty: none
-  std::vector<std::string> dates{};      // columns that features are computed from, see kDateParts
+  std::vector<TableFeature> features{};       // in the order of the model's raw inputs
+  std::vector<std::string> targets{};         // columns of numbers to predict
+  std::string label{};                        // the column of classes; empty: none
+  std::vector<std::string> classes{};         // class i is classes[i]
+  std::string id{};                           // the column that identifies rows; empty: none
+  std::vector<std::string> dates{};           // columns that features are computed from, see kDateParts
+  std::map<std::string, NumberUnit> units{};  // of columns of numbers, by name
   // Samples are windows of consecutive rows of a series, in the order of the file or of `time`; 0: a sample
   // is a row. See TableDataOptions.
   std::int64_t window = 0, horizon = 1;

@@ -71,6 +71,16 @@ void check_windows(const TableDataOptions& options) {
            "a window has consecutive rows; list marks of missing values in data.na_values instead");
 }
 
+void check_rename(const TableDataOptions& options) {
+  std::set<std::string> names;
+  for (const auto& [old, name] : options.rename)
+    if (name.empty() || !names.insert(name).second)
+      throw ConfigError(
+          {.place = "data.rename",
+           .found = name.empty() ? "an empty name" : "two columns become '" + one_line(name) + "'",
+           .wanted = "distinct names"});
+}
+
 }  // namespace
 
 void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
@@ -97,6 +107,7 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
            "val_fraction or folds", "for example val_fraction = 0.2");
   check_time_split(options);
   check_windows(options);
+  check_rename(options);
   check_dates(options);
   if (options.stratify && options.label.empty())
     refuse("data.stratify", "there is no label", "a column of classes, data.label");

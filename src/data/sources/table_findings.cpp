@@ -11,6 +11,7 @@
 #include "data/sources/number_scale.h"
 #include "formats/tables/csv_number.h"
 #include "formats/tables/iso_time.h"
+#include "formats/tables/table_units.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 
@@ -36,33 +37,13 @@ bool is_date(std::string_view text) {
   return false;
 }
 
-// The text that all values have before and after a number: "$" of "$5.20", " kg" of "12 kg"; empty: none.
-std::string common_unit(const std::vector<std::string>& values) {
-  const auto unit_of = [](std::string_view text) -> std::string {
-    const std::size_t begin = text.find_first_of("0123456789");
-    if (begin == std::string_view::npos) return "";
-    const std::size_t end = text.find_last_of("0123456789") + 1;
-    std::string number(text.substr(begin, end - begin));
-    std::erase(number, ',');
-    if (!csv_number(number)) return "";
-    std::string unit(text.substr(0, begin));
-    if (unit.ends_with('-') || unit.ends_with('+')) unit.pop_back();
-    if (std::ranges::any_of(unit, [](unsigned char c) { return std::isalpha(c) != 0; })) return "";  // user12
-    return unit.empty() ? std::string(text.substr(end)) : unit;
-  };
-  const std::string unit = unit_of(values.front());
-  const bool is_common =
-      !unit.empty() && std::ranges::all_of(values, [&](const auto& value) { return unit_of(value) == unit; });
-  return is_common ? unit : "";
-}
-
 // What texts that nearly all differ probably are.
-std::string probable_kind(const std::vector<std::string>& values) {
+std::string probable_kind(const std::vector<std::string>& values, const TableOptions& layout) {
   if (std::ranges::all_of(values, [](const auto& text) { return iso_time(text).has_value(); }))
     return "dates or times: add it to data.dates";
   if (std::ranges::all_of(values, is_date)) return "dates or times: write them as numbers, such as days";
-  if (const std::string unit = common_unit(values); !unit.empty())
-    return "numbers with \"" + one_line(unit) + "\": remove it from the file";
+  if (const auto unit = common_unit(values, layout))
+    return "numbers with \"" + one_line(unit_text(*unit)) + "\": set data.units = true";
   const auto has_blanks = [](const std::string& value) { return std::ranges::count(value, ' ') >= 2; };
   const char* const kind =
       2 * std::ranges::count_if(values, has_blanks) > std::ssize(values) ? "sentences" : "names";
@@ -110,8 +91,9 @@ std::size_t num_whole_numbers(const std::vector<double>& values) {
 
 class Findings {
  public:
-  Findings(const Table& table, const std::vector<std::int64_t>& rows, const std::string& place)
-      : table_(table), rows_(rows), place_(place) {}
+  Findings(const Table& table, const std::vector<std::int64_t>& rows, const TableOptions& layout,
+           const std::string& place)
+      : table_(table), rows_(rows), layout_(layout), place_(place) {}
 
   std::vector<std::string> take() { return std::move(lines_); }
 
@@ -167,7 +149,7 @@ class Findings {
     if (num_distinct >= kFewRows && 2 * num_distinct > num_known)
       add(feature.name, std::to_string(num_distinct) + " of " + counted(num_known, "value") +
                             " differ, and each has a column of its own; they are probably " +
-                            probable_kind(feature.categories));
+                            probable_kind(feature.categories, layout_));
   }
 
   void look_at_numbers(const TableColumn& column) {
@@ -192,6 +174,7 @@ class Findings {
 
   const Table& table_;
   const std::vector<std::int64_t>& rows_;
+  const TableOptions& layout_;
   const std::string& place_;
   std::vector<std::string> lines_;
 };
@@ -199,8 +182,9 @@ class Findings {
 }  // namespace
 
 std::vector<std::string> findings_in(const Table& table, const TableSchema& schema,
-                                     const std::vector<std::int64_t>& rows, const std::string& place) {
-  Findings findings(table, rows, place);
+                                     const std::vector<std::int64_t>& rows, const TableOptions& layout,
+                                     const std::string& place) {
+  Findings findings(table, rows, layout, place);
   for (const TableFeature& feature : schema.features) findings.look_at(feature);
   for (const std::string& target : schema.targets) findings.look_at_target(target);
   if (!schema.label.empty()) findings.look_at_label(schema);

@@ -45,16 +45,28 @@ std::vector<std::size_t> row_numbers(const Table& table) {
   return numbers;
 }
 
+// `dropped`: those that are not kept.
+void remove_rows(const std::vector<bool>& is_kept, const std::vector<BrokenRow>& dropped, Table& table) {
+  if (dropped.empty()) return;
+  const auto keep = [&](auto& values) {
+    std::size_t row = 0;
+    std::erase_if(values, [&](const auto&) { return !is_kept[row++]; });
+  };
+  for (TableColumn& column : table.columns) {
+    if (column.kind == ColumnKind::number)
+      keep(column.numbers);
+    else
+      keep(column.codes);
+  }
+  table.num_rows -= dropped.size();
+  table.skipped.insert(table.skipped.end(), dropped.begin(), dropped.end());
+  std::ranges::sort(table.skipped, {}, &BrokenRow::row);
+}
+
 std::vector<std::string> names_of(const Table& table) {
   std::vector<std::string> names;
   for (const TableColumn& column : table.columns) names.push_back(column.name);
   return names;
-}
-
-std::optional<std::size_t> first_missing(const Table& table, const TableColumn& column) {
-  for (std::size_t row = 0; row < table.num_rows; ++row)
-    if (column.is_missing(row)) return row;
-  return std::nullopt;
 }
 
 bool is_in(const std::vector<std::string>& names, const std::string& name) {
@@ -240,7 +252,9 @@ TableOptions layout_of(const TableDataOptions& options) {
           .comment = character(options.comment),
           .thousands = character(options.thousands),
           .decimal = character(options.decimal),
-          .na_values = options.na_values};
+          .na_values = options.na_values.all,
+          .na_values_of = options.na_values.by_name,
+          .renamed = options.rename};
 }
 
 const TableColumn& require_column(const Table& table, const std::string& name, const std::string& key,
@@ -321,6 +335,24 @@ void drop_empty_features(const Table& table, const std::vector<std::int64_t>& ro
   log_warning(place + ": without any value in the training rows, and so omitted: " + list_names(empty));
 }
 
+void WrongRows::add(std::size_t row, const std::string& column, const ErrorParts& error) {
+  errors_.emplace(row, DataError(error).what());
+  values_.add_value(column, error);
+}
+
+void WrongRows::skip_or_throw(bool skips, Table& table) {
+  if (errors_.empty()) return;
+  if (!skips) throw_all(values_.errors());
+  const std::vector<std::size_t> numbers = row_numbers(table);
+  std::vector<bool> is_kept(table.num_rows, true);
+  std::vector<BrokenRow> dropped;
+  for (const auto& [row, error] : errors_) {
+    is_kept[row] = false;
+    dropped.push_back({.row = numbers[row], .error = error});
+  }
+  remove_rows(is_kept, dropped, table);
+}
+
 void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place) {
   const std::vector<std::size_t> numbers = row_numbers(table);
   std::vector<bool> is_kept(table.num_rows, true);
@@ -335,20 +367,7 @@ void skip_rows_without(const std::vector<std::string>& names, Table& table, cons
                          .error = DataError(missing_label(number_place(numbers[row], name, place))).what()});
     }
   }
-  if (dropped.empty()) return;
-  const auto keep = [&](auto& values) {
-    std::size_t row = 0;
-    std::erase_if(values, [&](const auto&) { return !is_kept[row++]; });
-  };
-  for (TableColumn& column : table.columns) {
-    if (column.kind == ColumnKind::number)
-      keep(column.numbers);
-    else
-      keep(column.codes);
-  }
-  table.num_rows -= dropped.size();
-  table.skipped.insert(table.skipped.end(), dropped.begin(), dropped.end());
-  std::ranges::sort(table.skipped, {}, &BrokenRow::row);
+  remove_rows(is_kept, dropped, table);
 }
 
 TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing,
@@ -377,33 +396,38 @@ std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& colum
 }
 
 std::vector<double> times_of(const Table& table, const TableColumn& column, const TableDataOptions& options,
-                             const std::string& place) {
-  const auto error = [&](std::size_t row, const std::string& found) {
-    return DataError({.place = row_place(table, row, column.name, place),
-                      .found = found,
-                      .wanted = "a number, or a date such as 2026-11-29 or 2026-11-29T15:30:00Z"});
+                             const std::string& place, WrongRows* wrong) {
+  const auto refuse = [&](std::size_t row, const std::string& found) {
+    const ErrorParts error{.place = row_place(table, row, column.name, place),
+                           .found = found,
+                           .wanted = "a number, or a date such as 2026-11-29 or 2026-11-29T15:30:00Z"};
+    if (wrong == nullptr) throw DataError(error);
+    wrong->add(row, column.name, error);
   };
-  if (const auto missing = first_missing(table, column)) throw error(*missing, "the time is missing");
+  for (std::size_t row = 0; row < table.num_rows; ++row)
+    if (column.is_missing(row)) refuse(row, "the time is missing");
   if (column.kind == ColumnKind::number) return column.numbers;
   TableOptions layout = layout_of(options);
   if (is_json_lines_file(options.file)) layout.thousands = 0, layout.decimal = '.';
-  const TableValues values(layout, place);
+  const ValuesOfColumns all(layout, place);
+  const TableValues& values = all.of(column.name);
   std::vector<double> numbers, dates;  // of each category; NaN: none
   for (const std::string& text : column.categories) {
     numbers.push_back(values.number(text).value_or(kMissingValue));
     dates.push_back(iso_time(text).value_or(IsoTime{kMissingValue}).seconds);
   }
   const auto num_read = [&](const std::vector<double>& times) {
-    return std::ranges::count_if(
-        column.codes, [&](std::int32_t code) { return !std::isnan(times[static_cast<std::size_t>(code)]); });
+    return std::ranges::count_if(column.codes, [&](std::int32_t code) {
+      return code >= 0 && !std::isnan(times[static_cast<std::size_t>(code)]);
+    });
   };
   const std::vector<double>& by_code = num_read(numbers) > num_read(dates) ? numbers : dates;
   std::vector<double> times;
   for (std::size_t row = 0; row < table.num_rows; ++row) {
     const auto code = static_cast<std::size_t>(column.codes[row]);
-    times.push_back(by_code[code]);
-    if (std::isnan(times.back()))
-      throw error(row, "'" + shortened(one_line(column.categories[code]), 40) + "' is not a time");
+    times.push_back(column.is_missing(row) ? kMissingValue : by_code[code]);
+    if (!column.is_missing(row) && std::isnan(times.back()))
+      refuse(row, "'" + shortened(one_line(column.categories[code]), 40) + "' is not a time");
   }
   return times;
 }

@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/export.h"
 #include "kindling/data/table_data.h"
@@ -44,6 +46,19 @@ void drop_empty_features(const Table& table, const std::vector<std::int64_t>& ro
                          const std::vector<std::string>& listed, TableSchema& schema,
                          const std::string& place);
 
+// Rows with a value that another kind of column cannot have, such as a text among dates.
+class WrongRows {
+ public:
+  // `row`: of the table, counted from 0.
+  void add(std::size_t row, const std::string& column, const ErrorParts& error);
+  // Moves the rows to Table::skipped; or throws one DataError with the first of each column and kind.
+  void skip_or_throw(bool skips, Table& table);
+
+ private:
+  std::map<std::size_t, std::string> errors_{};  // by row
+  WrongValues values_{};
+};
+
 // Moves the rows in which one of these columns, if the table has it, has no value to Table::skipped.
 void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place);
 
@@ -56,9 +71,10 @@ TableRows rows_of(const Table& table, const TableSchema& schema, const std::stri
 std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& column, const std::string& place);
 
 // Returns one number per row, in the order of the times. Throws DataError for a value that is missing or not
-// a time: neither a number as the options write it nor a date, whichever most rows have.
+// a time: neither a number as the options write it nor a date, whichever most rows have. `wrong`: such rows
+// are added to it instead, and have NaN.
 std::vector<double> times_of(const Table& table, const TableColumn& column, const TableDataOptions& options,
-                             const std::string& place);
+                             const std::string& place, WrongRows* wrong = nullptr);
 
 // Returns the weights of the rows, float64 [rows]. Throws DataError for a column of texts, and for a weight
 // that is missing or negative.

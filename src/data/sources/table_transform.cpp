@@ -94,6 +94,7 @@ FittedNumber fit_number(std::vector<double> known, std::int64_t num_rows, const 
 TableSchema without_statistics(TableSchema schema) {
   schema.scales_in_double = schema.unifies_values = true;
   schema.booleans.clear(), schema.integers.clear();
+  for (auto& [name, unit] : schema.units) unit.has_groups = false;
   for (TableFeature& feature : schema.features) feature.offset.reset();
   return schema;
 }

@@ -1,11 +1,15 @@
 #include "data/sources/table_windows.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <unordered_set>
+#include <utility>
 
 #include "base/joined.h"
+#include "data/loading/sample_ranges.h"
 #include "data/sources/table_labels.h"
 #include "data/sources/table_places.h"
 #include "data/sources/table_rows.h"
@@ -109,66 +113,51 @@ Range validated_range(std::size_t num_before, std::size_t count, const TableData
   return {count - (rounded(num_before + count) - rounded(num_before)), count};
 }
 
-}  // namespace
+struct FoundWindows {
+  std::vector<std::int64_t> begins{};  // positions in the order of the rows
+  std::size_t num_without_value = 0, num_series = 0, num_short_series = 0;
+};
 
-std::vector<std::int64_t> TableWindows::rows_of(const std::vector<std::int64_t>& windows) const {
-  std::vector<bool> is_used(order.size());
-  for (const std::int64_t window : windows)
-    for (std::int64_t i = 0; i < length; ++i)
-      is_used[at_index(order[at_index(begins[at_index(window)] + i)])] = true;
-  std::vector<std::int64_t> rows;
-  for (std::size_t row = 0; row < is_used.size(); ++row)
-    if (is_used[row]) rows.push_back(static_cast<std::int64_t>(row));
-  return rows;
+// `to_target`: from the first row of a window to the one that it predicts, or to its last one.
+FoundWindows find_windows(const std::vector<std::int64_t>& order, const std::vector<std::int64_t>& series,
+                          const std::vector<bool>& has_value, std::int64_t to_target) {
+  FoundWindows found;
+  std::vector<bool> has_window;  // of series, which are numbered
+  for (const std::int64_t number : series)
+    if (at_index(number) >= has_window.size()) has_window.resize(at_index(number) + 1);
+  for (std::size_t begin = 0; begin + at_index(to_target) < order.size(); ++begin) {
+    const std::size_t target = at_index(order[begin + at_index(to_target)]);
+    const std::int64_t number = series[at_index(order[begin])];
+    if (series[target] != number) continue;
+    has_window[at_index(number)] = true;
+    if (has_value[target])
+      found.begins.push_back(static_cast<std::int64_t>(begin));
+    else
+      ++found.num_without_value;
+  }
+  found.num_series = has_window.size();
+  found.num_short_series = static_cast<std::size_t>(std::ranges::count(has_window, false));
+  return found;
 }
 
-TableWindows windows_of(const Table& table, const TableSchema& schema, const TableDataOptions& options,
-                        WindowUse use, const std::string& place) {
-  const bool trains = use == WindowUse::trains;
-  const std::vector<std::int64_t> series = series_of(table, schema, place);
-  TableWindows windows{.length = schema.window, .order = sorted_rows(table, series, schema, options, place)};
-  const std::vector<bool> has_value =
-      trains ? rows_with_values(table, schema, options, place) : std::vector<bool>();
-  const std::int64_t to_target = schema.window - 1 + (trains ? schema.horizon : 0);
-  const auto num_rows = static_cast<std::int64_t>(table.num_rows);
-  std::vector<std::int64_t> found;  // positions
-  std::size_t num_without_value = 0;
-  std::unordered_set<std::int64_t> with_windows;
-  const auto row_at = [&](std::int64_t position) { return windows.order[at_index(position)]; };
-  for (std::int64_t begin = 0; begin + to_target < num_rows; ++begin) {
-    const std::int64_t target = row_at(begin + to_target), number = series[at_index(row_at(begin))];
-    if (series[at_index(target)] != number) continue;
-    with_windows.insert(number);
-    if (trains && !has_value[at_index(target)])
-      ++num_without_value;
-    else
-      found.push_back(begin);
-  }
-  const std::size_t num_series = std::unordered_set<std::int64_t>(series.begin(), series.end()).size();
-  const std::string rows_of_series = counted(to_target + 1, "row");
-  if (found.empty())
+// Throws DataError if no window is left. `needed`: the rows that a series needs.
+void warn_of_omitted(const FoundWindows& found, const std::string& needed, bool trains,
+                     const std::string& place) {
+  if (found.begins.empty())
     throw DataError(
         {.place = place,
-         .found = num_without_value > 0 ? "the value to predict is missing for each window"
-                                        : "no series has " + rows_of_series,
-         .wanted = "at least one window" + std::string(trains ? " and the row that it predicts" : ""),
+         .found = found.num_without_value > 0 ? "the value to predict is missing for each window"
+                                              : "no series has " + needed,
+         .wanted = std::string("at least one window") + (trains ? " and the row that it predicts" : ""),
          .remedy = "set a smaller data.window"});
-  if (with_windows.size() < num_series)
-    log_warning(place + ": " + std::to_string(num_series - with_windows.size()) + " of " +
-                std::to_string(num_series) + " series have fewer than " + rows_of_series +
+  if (found.num_short_series > 0)
+    log_warning(place + ": " + std::to_string(found.num_short_series) + " of " +
+                std::to_string(found.num_series) + " series have fewer than " + needed +
                 ", and so no window");
-  if (num_without_value > 0)
-    log_warning("data.on_missing_target: omitted " + std::to_string(num_without_value) + " of " +
-                counted(found.size() + num_without_value, "window") + " of " + place +
+  if (found.num_without_value > 0)
+    log_warning("data.on_missing_target: omitted " + std::to_string(found.num_without_value) + " of " +
+                counted(found.begins.size() + found.num_without_value, "window") + " of " + place +
                 " without a value to predict");
-  std::ranges::sort(found, {}, [&](std::int64_t begin) { return row_at(begin + schema.window - 1); });
-  for (const std::int64_t begin : found) {
-    windows.begins.push_back(begin);
-    windows.last_rows.push_back(row_at(begin + schema.window - 1));
-    windows.series.push_back(series[at_index(row_at(begin))]);
-    if (trains) windows.targets.push_back(row_at(begin + to_target));
-  }
-  return windows;
 }
 
 SplitIndices split_in_order(const TableWindows& windows, const TableDataOptions& options) {
@@ -218,6 +207,117 @@ void remove_leaks(const TableWindows& windows, const std::vector<std::int64_t>& 
                        .wanted = "at least one window that is left for training",
                        .remedy = remedy});
   log_warning(place + ": " + found + (2 * num_removed > num_before ? "; " + remedy : ""));
+}
+
+// Returns the values of the samples from those of the rows.
+template <class Value>
+std::vector<Value> of_samples(std::vector<Value> of_rows, const TableWindows* windows) {
+  if (windows == nullptr || of_rows.empty()) return of_rows;
+  std::vector<Value> values;
+  for (const std::int64_t row : windows->targets) values.push_back(of_rows[static_cast<std::size_t>(row)]);
+  return values;
+}
+
+SplitIndices windows_in_ranges(const SplitIndices& rows, const TableWindows& windows) {
+  enum class Side : std::uint8_t { none, train, val };
+  std::vector<Side> sides(windows.order.size(), Side::none);
+  for (const std::int64_t row : rows.train) sides[static_cast<std::size_t>(row)] = Side::train;
+  for (const std::int64_t row : rows.val) sides[static_cast<std::size_t>(row)] = Side::val;
+  SplitIndices indices;
+  for (std::size_t i = 0; i < windows.targets.size(); ++i) {
+    const Side side = sides[static_cast<std::size_t>(windows.targets[i])];
+    if (side != Side::none)
+      (side == Side::val ? indices.val : indices.train).push_back(static_cast<std::int64_t>(i));
+  }
+  for (const bool is_val : {false, true})
+    if ((is_val ? indices.val : indices.train).empty() && !(is_val ? rows.val : rows.train).empty())
+      throw ConfigError({.place = is_val ? "data.val" : "data.train",
+                         .found = "no window predicts a row of the range",
+                         .wanted = "a range with rows that are predicted"});
+  return indices;
+}
+
+std::vector<std::int64_t> classes_of_samples(const Table& table, const TableSchema& schema,
+                                             const TableWindows* windows, const std::string& place) {
+  const TableSchema only_label{.label = schema.label, .classes = schema.classes};
+  const at::Tensor classes =
+      labels_of(table, only_label, windows == nullptr ? nullptr : &windows->targets, place);
+  const auto* const begin = classes.const_data_ptr<std::int64_t>();
+  return {begin, begin + classes.numel()};
+}
+
+// `groups`: of the rows.
+SplitIndices split(const Table& table, const TableSchema& schema, const TableDataOptions& options,
+                   const std::vector<std::int64_t>& groups, const TableWindows* windows,
+                   const std::string& place) {
+  const bool is_in_order =
+      windows != nullptr && options.split == "auto" && groups.empty() && !options.stratify;
+  if (options.split == "time" || (is_in_order && !options.time.empty() && options.val_fraction)) {
+    const TableColumn& column = require_column(table, options.time, "data.time", place);
+    return split_by_time(of_samples(times_of(table, column, options, place), windows), *options.val_fraction,
+                         "data");
+  }
+  if (is_in_order) return split_in_order(*windows, options);
+  SplitOptions by{.val_fraction = options.val_fraction,
+                  .folds = options.folds,
+                  .fold = options.fold,
+                  .seed = options.seed,
+                  .groups = of_samples(groups, windows),
+                  .place = "data"};
+  if (options.stratify) by.classes = classes_of_samples(table, schema, windows, place);
+  const auto num_samples =
+      static_cast<std::int64_t>(windows == nullptr ? table.num_rows : windows->targets.size());
+  return split_indices(num_samples, by);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> TableWindows::rows_of(const std::vector<std::int64_t>& windows) const {
+  std::vector<bool> is_used(order.size());
+  for (const std::int64_t window : windows)
+    for (std::int64_t i = 0; i < length; ++i)
+      is_used[at_index(order[at_index(begins[at_index(window)] + i)])] = true;
+  std::vector<std::int64_t> rows;
+  for (std::size_t row = 0; row < is_used.size(); ++row)
+    if (is_used[row]) rows.push_back(static_cast<std::int64_t>(row));
+  return rows;
+}
+
+TableWindows windows_of(const Table& table, const TableSchema& schema, const TableDataOptions& options,
+                        WindowUse use, const std::string& place) {
+  const bool trains = use == WindowUse::trains;
+  const std::vector<std::int64_t> series = series_of(table, schema, place);
+  TableWindows windows{.length = schema.window, .order = sorted_rows(table, series, schema, options, place)};
+  const std::vector<bool> has_value =
+      trains ? rows_with_values(table, schema, options, place) : std::vector<bool>(table.num_rows, true);
+  const std::int64_t to_target = schema.window - 1 + (trains ? schema.horizon : 0);
+  FoundWindows found = find_windows(windows.order, series, has_value, to_target);
+  warn_of_omitted(found, counted(to_target + 1, "row"), trains, place);
+  const auto row_at = [&](std::int64_t position) { return windows.order[at_index(position)]; };
+  std::ranges::sort(found.begins, {}, [&](std::int64_t begin) { return row_at(begin + schema.window - 1); });
+  for (const std::int64_t begin : found.begins) {
+    windows.begins.push_back(begin);
+    windows.last_rows.push_back(row_at(begin + schema.window - 1));
+    windows.series.push_back(series[at_index(row_at(begin))]);
+    if (trains) windows.targets.push_back(row_at(begin + to_target));
+  }
+  return windows;
+}
+
+SplitIndices split_samples(const Table& table, const TableSchema& schema, const TableDataOptions& options,
+                           const DataOptions& shared, const TableWindows* windows, const std::string& place) {
+  SplitIndices indices;
+  std::vector<std::int64_t> groups;
+  if (!options.val_fraction && !options.folds) {
+    indices = samples_in_ranges(static_cast<std::int64_t>(table.num_rows), shared);
+    if (windows != nullptr) indices = windows_in_ranges(indices, *windows);
+  } else {
+    if (!options.group.empty())
+      groups = groups_of(table, require_column(table, options.group, "data.group", place), place);
+    indices = split(table, schema, options, groups, windows, place);
+  }
+  if (windows != nullptr) remove_leaks(*windows, groups, indices, place);
+  return indices;
 }
 
 }  // namespace kindling

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kindling/data/data_module.h"
 #include "kindling/data/split.h"
 #include "kindling/data/table_data_options.h"
 #include "kindling/formats/table.h"
@@ -34,13 +35,11 @@ enum class WindowUse : std::uint8_t { trains, predicts };
 TableWindows windows_of(const Table& table, const TableSchema& schema, const TableDataOptions& options,
                         WindowUse use, const std::string& place);
 
-// Returns the last windows of each series for validation, or one of several runs of consecutive ones for
-// `folds`. Throws ConfigError if none is left on a side.
-SplitIndices split_in_order(const TableWindows& windows, const TableDataOptions& options);
-
-// Removes the training windows that have a row which a validation window predicts, or one of its group, with
-// a warning. `groups`: of the table's rows; empty: none. Throws ConfigError if none is left.
-void remove_leaks(const TableWindows& windows, const std::vector<std::int64_t>& groups, SplitIndices& indices,
-                  const std::string& place);
+// Splits the rows of the training file, or its windows if `windows` is not nullptr. Without a split in the
+// options, DataOptions::train and val are ranges of rows; a window belongs to the row that it predicts. No
+// training window has a row that a validation window predicts, nor one of its group: these are removed with a
+// warning. Throws ConfigError and DataError.
+SplitIndices split_samples(const Table& table, const TableSchema& schema, const TableDataOptions& options,
+                           const DataOptions& shared, const TableWindows* windows, const std::string& place);
 
 }  // namespace kindling

@@ -80,6 +80,17 @@ void refuse_number_of_categories(const std::string& place) {
                    .remedy = "remove the column from the table"});
 }
 
+const std::string& renamed(const std::string& name, const TableOptions& options) {
+  const auto found = options.renamed.find(name);
+  return found == options.renamed.end() ? name : found->second;
+}
+
+void require_renamed_columns(const TableOptions& options, const std::vector<std::string>& names,
+                             const std::string& place) {
+  for (const auto& [old, name] : options.renamed)
+    if (std::ranges::find(names, old) == names.end()) refuse_unknown_column(old, names, place);
+}
+
 void require_columns(const TableOptions& options, const std::vector<std::string>& names,
                      const std::string& place) {
   const std::unordered_set<std::string_view> known(names.begin(), names.end());
@@ -103,8 +114,9 @@ DeclaredKinds declared_kinds(const TableOptions& options, const std::string& pla
   return kinds;
 }
 
-ColumnState::ColumnState(std::string name, const DeclaredKinds& kinds, const TableOptions& options)
-    : column{.name = std::move(name)} {
+ColumnState::ColumnState(std::string name, const DeclaredKinds& kinds, const ValuesOfColumns& all_values,
+                         const TableOptions& options)
+    : column{.name = std::move(name)}, values(&all_values.of(column.name)) {
   const auto found = kinds.find(column.name);
   is_declared = found != kinds.end();
   if (is_declared) declared = found->second;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/tables/table_values.h"
 #include "kindling/base/error.h"
 #include "kindling/formats/table.h"
 
@@ -100,7 +101,8 @@ DeclaredKinds declared_kinds(const TableOptions& options, const std::string& pla
 struct ColumnState {
   enum class Stage : std::uint8_t { numbers, categories, mixed, skipped };
 
-  ColumnState(std::string name, const DeclaredKinds& declared, const TableOptions& options);
+  ColumnState(std::string name, const DeclaredKinds& declared, const ValuesOfColumns& values,
+              const TableOptions& options);
 
   // Ends the numbers at the first text, which the error describes. Throws it as RowError if the column is
   // declared as one of numbers.
@@ -110,6 +112,7 @@ struct ColumnState {
   std::int32_t code_of(std::string_view text, const Where& where);
 
   TableColumn column{};
+  const TableValues* values = nullptr;  // what its texts mean
   Stage stage = Stage::numbers;
   DeclaredKind declared{};
   bool is_declared = false;
@@ -133,6 +136,11 @@ void refuse_utf16(std::string_view text, const std::string& place, const std::st
 ErrorParts not_utf8(const std::string& place);
 ErrorParts too_many_columns(const std::string& place);
 [[noreturn]] void refuse_number_of_categories(const std::string& place);
+// Returns the name in the table of a column of the file.
+const std::string& renamed(const std::string& name, const TableOptions& options);
+// For the first column that TableOptions::renamed has and `names` lack.
+void require_renamed_columns(const TableOptions& options, const std::vector<std::string>& names,
+                             const std::string& place);
 // For the first column that the options declare and `names`, those of the file, lack.
 void require_columns(const TableOptions& options, const std::vector<std::string>& names,
                      const std::string& place);

@@ -99,8 +99,9 @@ class JsonLinesParser {
     return take_number(value, [&] { return text; });
   }
   bool string(const std::string& text) {
-    if (values_.is_marked_missing(text)) return null();
-    return take_value("a text", [&](ColumnState& state) { take_text(state, text, quoted_text(text)); });
+    return take_value("a text", [&](ColumnState& state) {
+      if (!state.values->is_marked_missing(text)) take_text(state, text, quoted_text(text));
+    });
   }
   bool binary(nlohmann::json::binary_t&) { return false; }  // JSON has none
   bool start_object(std::size_t) {
@@ -119,7 +120,7 @@ class JsonLinesParser {
   }
   bool end_array() { return true; }
   bool key(const std::string& name) {
-    at_ = find_or_add(name);
+    at_ = find_or_add(options_.renamed.empty() ? name : renamed(name, options_));
     has_key_ = true;
     if (last_rows_[at_] == row_)
       throw RowError({.place = where(), .found = "the line has this key twice", .wanted = "distinct keys"});
@@ -214,7 +215,7 @@ class JsonLinesParser {
     if (name.empty())
       throw RowError({.place = row_text(), .found = "a key is empty", .wanted = "keys with a name"});
     if (columns_.size() == kMaxTableColumns) refuse_keys(too_many_columns(row_text()));
-    columns_.emplace_back(name, declared_, options_);
+    columns_.emplace_back(name, declared_, values_, options_);
     last_rows_.push_back(0);
     if (columns_.back().stage != Stage::skipped) ++num_stored_;
     return by_name_[name] = columns_.size() - 1;
@@ -245,8 +246,8 @@ class JsonLinesParser {
 
   template <class TextOf>
   bool take_number(double number, TextOf&& text_of) {
-    if (values_.is_marked_missing(number)) return null();
     return take_value("a number", [&](ColumnState& state) {
+      if (state.values->is_marked_missing(number)) return;
       ++state.num_numbers;
       if (state.stage == Stage::numbers) {
         pad(state, row_ - 1);
@@ -270,9 +271,9 @@ class JsonLinesParser {
                            .wanted = "a number",
                            .remedy = csv_number(text) ? "write the number without quotes"
                                      : is_bool        ? "write 1 or 0"
-                                     : values_.is_meant_as_number(text)
+                                     : state.values->is_meant_as_number(text)
                                          ? "write a number without quotes, with a decimal point"
-                                         : values_.hint_for(text)};
+                                         : state.values->hint_for(text)};
     if (wrong_ != nullptr && state.is_declared)
       wrong_->add_value(state.column.name, error);
     else
@@ -296,7 +297,7 @@ class JsonLinesParser {
   const std::string& place_;
   const DeclaredKinds& declared_;
   const TableOptions& options_;
-  const TableValues values_;
+  const ValuesOfColumns values_;
   BrokenRows& broken_;
   WrongValues* const wrong_;
   std::vector<ColumnState> columns_;
@@ -310,6 +311,14 @@ class JsonLinesParser {
   bool is_in_object_ = false, has_key_ = false;
   std::size_t at_ = 0, next_ = 0;  // the column of the key, and the one that is expected next
 };
+
+// `names`: those of the table.
+void require_renamed_keys(const TableOptions& options, std::vector<std::string> names,
+                          const std::string& place) {
+  for (const auto& [old, name] : options.renamed)
+    if (const auto found = std::ranges::find(names, name); found != names.end()) *found = old;
+  require_renamed_columns(options, names, place);
+}
 
 }  // namespace
 
@@ -327,6 +336,7 @@ Table parse_json_lines(std::string_view text, const std::string& place, const Ta
     JsonLinesParser parser(text, place, kinds, options, broken, wrong);
     parser.take_lines();
     if (broken.begin_pass()) continue;
+    if (!options.skips_others && parser.num_rows() > 0) require_renamed_keys(options, parser.names(), place);
     if (!options.skips_others && parser.num_rows() > 0) require_columns(options, parser.names(), place);
     // Without the broken rows of some columns, others may not be mixed.
     const std::vector<std::string> wrong = wrong_kinds(parser.columns(), options);

@@ -46,7 +46,7 @@ class TableParser {
       columns_.clear();
       if (wrong_ != nullptr) wrong_->begin_pass();
       for (const std::string& name : names_) {
-        columns_.emplace_back(name, kinds_, options_);
+        columns_.emplace_back(name, kinds_, values_, options_);
         if (name.empty() || (name == row_name_ && options_.skips_others && !is_declared(name)))
           columns_.back().stage = Stage::skipped;
       }
@@ -94,6 +94,9 @@ class TableParser {
       names_.emplace_back(field.text);
     }
     if (options_.has_header) check_names();
+    rename_columns();
+    require_distinct_names();
+    if (options_.has_header) refuse_longer_rows();
   }
 
   // Goes to the first row.
@@ -125,16 +128,25 @@ class TableParser {
                                  "lines before the header"});
     name_unnamed();
     num_number_names_ = num_numbers;
+  }
+
+  void rename_columns() {
+    if (options_.renamed.empty()) return;
+    if (!options_.skips_others) require_renamed_columns(options_, names_, fields_.place());
+    for (std::string& name : names_) name = renamed(name, options_);
+    row_name_ = renamed(row_name_, options_);
+  }
+
+  void require_distinct_names() const {
     std::vector<std::string_view> sorted(names_.begin(), names_.end());
     std::erase(sorted, "");
     std::sort(sorted.begin(), sorted.end());
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
     if (twice != sorted.end())
-      throw DataError({.place = place,
+      throw DataError({.place = fields_.row_text(),
                        .found = "two columns have the name '" + one_line(*twice) + "'",
                        .wanted = "distinct names",
                        .remedy = "rename one of them"});
-    refuse_longer_rows();
   }
 
   void name_unnamed() {
@@ -224,7 +236,7 @@ class TableParser {
         fields_.take();
       } else if (state.stage != Stage::numbers) {
         take_text(state);
-      } else if (values_.is_plain() && fields_.take_number(number)) {
+      } else if (state.values->is_plain() && fields_.take_number(number)) {
         add_number(state, number);
       } else {
         take_other(i);
@@ -234,7 +246,7 @@ class TableParser {
   }
 
   void add_number(ColumnState& state, double number) const {
-    if (values_.is_marked_missing(number)) number = kMissing;
+    if (state.values->is_marked_missing(number)) number = kMissing;
     if (!std::isnan(number)) ++state.num_numbers;
     state.column.numbers.push_back(number);
   }
@@ -249,8 +261,8 @@ class TableParser {
 
   // Counts a field that occurs several times. Numbers with a mistake, such as 1,5, are meant as numbers.
   void count_field(ColumnState& state, std::string_view text, std::size_t times) const {
-    if (values_.is_missing(text)) return;
-    (values_.is_meant_as_number(text) ? state.num_numbers : state.num_texts) += times;
+    if (state.values->is_missing(text)) return;
+    (state.values->is_meant_as_number(text) ? state.num_numbers : state.num_texts) += times;
   }
 
   void count_categories(ColumnState& state) const {
@@ -280,9 +292,9 @@ class TableParser {
   void take_other(std::size_t i) {
     ColumnState& state = columns_[i];
     const CsvField field = fields_.take();
-    const bool is_missing = values_.is_missing(field.text);
+    const bool is_missing = state.values->is_missing(field.text);
     if (is_missing && field.is_quoted) has_quoted_missing_[i] = true;
-    const std::optional<double> number = is_missing ? kMissing : values_.number(field.text);
+    const std::optional<double> number = is_missing ? kMissing : state.values->number(field.text);
     if (number) {
       add_number(state, *number);
       return;
@@ -291,8 +303,8 @@ class TableParser {
     const bool is_mixed = state.num_numbers > 0 || has_quoted_missing_[i];
     const ErrorParts error{.place = fields_.where(),
                            .found = quoted_text(field.text),
-                           .wanted = values_.wanted_for(field.text),
-                           .remedy = values_.hint_for(field.text)};
+                           .wanted = state.values->wanted_for(field.text),
+                           .remedy = state.values->hint_for(field.text)};
     if (wrong_ != nullptr && state.is_declared) {
       wrong_->add_value(state.column.name, error);
       return add_number(state, kMissing);
@@ -323,7 +335,7 @@ class TableParser {
     const bool is_empty_category = state.declared.has_empty_category && field.text.empty();
     // Quoted text is a category, such as "NA", unless it is a mark that is listed.
     const bool is_missing =
-        field.is_quoted ? values_.is_marked_missing(field.text) : values_.is_missing(field.text);
+        field.is_quoted ? state.values->is_marked_missing(field.text) : state.values->is_missing(field.text);
     if (is_missing && !is_empty_category) return -1;
     if (const std::int32_t code = state.index.find(field.text); code >= 0) return code;
     if (!is_utf8(field.text)) throw RowError(not_utf8(fields_.where()));
@@ -333,7 +345,7 @@ class TableParser {
   std::string_view text_;
   const TableOptions& options_;
   WrongValues* const wrong_;
-  const TableValues values_;
+  const ValuesOfColumns values_;
   const CsvLayout layout_;
   CsvFields fields_;
   std::vector<std::string> names_;  // empty: the column is left out

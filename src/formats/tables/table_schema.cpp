@@ -34,6 +34,12 @@ std::string feature_text(const TableFeature& feature) {
   return text + "}";
 }
 
+std::string unit_json(const std::pair<const std::string, NumberUnit>& named) {
+  const auto& [name, unit] = named;
+  return json_string(name) + ":{\"prefix\":" + json_string(unit.prefix) +
+         ",\"suffix\":" + json_string(unit.suffix) + (unit.has_groups ? ",\"groups\":true}" : "}");
+}
+
 std::string window_text(const TableSchema& schema) {
   std::string text =
       ",\"window\":" + std::to_string(schema.window) + ",\"horizon\":" + std::to_string(schema.horizon);
@@ -56,6 +62,15 @@ std::vector<std::string> texts_in(const JsonView& object, const char* key) {
 
 std::string text_in(const JsonView& object, const char* key) {
   return object.has(key) ? object[key].text() : std::string();
+}
+
+void read_units(const JsonView& view, TableSchema& schema) {
+  if (!view.has("units")) return;
+  for (const auto& [name, unit] : view["units"].members()) {
+    schema.units[name] = {.prefix = unit["prefix"].text(),
+                          .suffix = unit["suffix"].text(),
+                          .has_groups = unit.has("groups") && unit["groups"].boolean()};
+  }
 }
 
 void read_window(const JsonView& view, TableSchema& schema) {
@@ -101,6 +116,7 @@ std::string TableSchema::text() const {
   if (!label.empty()) text += ",\"label\":" + json_string(label) + ",\"classes\":" + json_list(classes);
   if (!id.empty()) text += ",\"id\":" + json_string(id);
   if (!dates.empty()) text += ",\"dates\":" + json_list(dates);
+  if (!units.empty()) text += ",\"units\":{" + joined(units, ",", unit_json) + "}";
   if (window > 0) text += window_text(*this);
   if (!booleans.empty()) text += ",\"booleans\":" + json_list(booleans);
   if (!integers.empty()) text += ",\"integers\":" + json_list(integers);
@@ -122,6 +138,7 @@ TableSchema TableSchema::parse(const std::string& text, const std::string& place
                      .booleans = texts_in(view, "booleans"),
                      .integers = texts_in(view, "integers"),
                      .unifies_values = version == kSchemaVersion};
+  read_units(view, schema);
   read_window(view, schema);
   std::vector<std::string> names;
   for (const JsonView& feature : view["features"].items()) {
@@ -155,9 +172,10 @@ TableOptions TableSchema::table_options() const {
   };
   for (const TableFeature& feature : features) {
     if (is_computed(feature)) continue;
-    auto& names = feature.kind == ColumnKind::number ? options.numbers
-                  : feature.is_declared              ? options.categories
-                                                     : options.known_categories;
+    auto& names = units.contains(feature.name)         ? options.known_categories  // texts with the unit
+                  : feature.kind == ColumnKind::number ? options.numbers
+                  : feature.is_declared                ? options.categories
+                                                       : options.known_categories;
     names.push_back(feature.name);
   }
   return options;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/joined.h"
 #include "formats/tables/column_kinds.h"
@@ -58,8 +59,9 @@ bool is_usual_mark(std::string_view text) {
 
 }  // namespace
 
-TableValues::TableValues(const TableOptions& options, const std::string& place)
-    : marks_(options.na_values), thousands_(options.thousands), decimal_(options.decimal) {
+TableValues::TableValues(const TableOptions& options, std::vector<std::string> marks,
+                         const std::string& place)
+    : marks_(std::move(marks)), thousands_(options.thousands), decimal_(options.decimal) {
   for (const std::string& mark : marks_)
     if (const auto number = csv_number(mark)) marked_numbers_.push_back(*number);
   takes_usual_marks_ = std::find(marks_.begin(), marks_.end(), "auto") != marks_.end();
@@ -76,6 +78,15 @@ TableValues::TableValues(const TableOptions& options, const std::string& place)
                      .found = "the decimal mark is also the separator of thousands",
                      .wanted = "different characters",
                      .remedy = "set decimal = \",\" with thousands = \".\""});
+}
+
+ValuesOfColumns::ValuesOfColumns(const TableOptions& options, const std::string& place)
+    : all_(options, options.na_values, place) {
+  for (const auto& [name, texts] : options.na_values_of) {
+    std::vector<std::string> marks = options.na_values;
+    marks.insert(marks.end(), texts.begin(), texts.end());
+    by_name_.emplace(name, TableValues(options, std::move(marks), place));
+  }
 }
 
 bool TableValues::is_missing(std::string_view text) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,8 +15,8 @@ namespace kindling {
 // What a text of a table means: a missing value, a number, or neither, with a hint.
 class TableValues {
  public:
-  // Throws DataError for contradictory options.
-  explicit TableValues(const TableOptions& options, const std::string& place);
+  // `marks`: of missing values, besides the usual ones. Throws DataError for contradictory options.
+  TableValues(const TableOptions& options, std::vector<std::string> marks, const std::string& place);
 
   bool is_missing(std::string_view text) const;
   // True if this is one of TableOptions::na_values, which also JSON has as texts.
@@ -39,10 +40,25 @@ class TableValues {
   enum class Mistake : std::uint8_t { none, comma, thousands, range, text };
   Mistake mistake_in(std::string_view text) const;
 
-  const std::vector<std::string>& marks_;
+  std::vector<std::string> marks_;
   std::vector<double> marked_numbers_;
   const char thousands_, decimal_;
   bool takes_usual_marks_ = false;
+};
+
+// The values of each column: TableOptions::na_values_of can differ.
+class ValuesOfColumns {
+ public:
+  // Throws DataError for contradictory options.
+  ValuesOfColumns(const TableOptions& options, const std::string& place);
+  const TableValues& of(const std::string& column) const {
+    const auto found = by_name_.find(column);
+    return found == by_name_.end() ? all_ : found->second;
+  }
+
+ private:
+  TableValues all_;
+  std::map<std::string, TableValues> by_name_;
 };
 
 }  // namespace kindling

@@ -42,24 +42,33 @@ std::vector<ErrorParts> WrongValues::errors() const {
   return errors;
 }
 
+void throw_all(const std::vector<ErrorParts>& errors) {
+  if (errors.size() == 1) throw DataError(errors.front());
+  throw DataError({.found = joined(errors, "\n", [](const ErrorParts& parts) {
+                     return std::string(DataError(parts).what());
+                   })});
+}
+
+std::vector<ErrorParts> wrong_values_in(const std::filesystem::path& path, const TableOptions& options) {
+  WrongValues wrong;
+  try {
+    TableOptions skipping = options;
+    skipping.skips_broken = true;
+    read_table(path, skipping, &wrong);
+  } catch (const DataError&) {  // not only values and rows are wrong
+    return {};
+  }
+  return wrong.errors();
+}
+
 Table read_table_or_list_errors(const std::filesystem::path& path, const TableOptions& options) {
   try {
     return read_table(path, options);
   } catch (const DataError&) {
     if (options.skips_broken) throw;
-    WrongValues wrong;
-    try {
-      TableOptions skipping = options;
-      skipping.skips_broken = true;
-      read_table(path, skipping, &wrong);
-    } catch (const DataError&) {  // not only values and rows are wrong
-      wrong = {};
-    }
-    const std::vector<ErrorParts> errors = wrong.errors();
+    const std::vector<ErrorParts> errors = wrong_values_in(path, options);
     if (errors.size() < 2) throw;
-    throw DataError({.found = joined(errors, "\n", [](const ErrorParts& parts) {
-                       return std::string(DataError(parts).what());
-                     })});
+    throw_all(errors);
   }
 }
 

@@ -34,6 +34,12 @@ class WrongValues {
   std::vector<Group> groups_{}, rows_{};
 };
 
+// Throws one DataError with all of them. Requires at least one.
+[[noreturn]] void throw_all(const std::vector<ErrorParts>& errors);
+
+// Returns all wrong values and rows of a file; none if it cannot be read for another reason.
+std::vector<ErrorParts> wrong_values_in(const std::filesystem::path& path, const TableOptions& options);
+
 // Reads a table as read_table() does, and throws one DataError with all wrong values and rows.
 KINDLING_API Table read_table_or_list_errors(const std::filesystem::path& path, const TableOptions& options);
 
