@@ -1,5 +1,6 @@
 // A run on windows of a table, from the config to predictions and exported programs.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -112,13 +113,22 @@ TEST_F(WindowRun, ResumesOnlyWithTheWindowsThatItHad) {
   EXPECT_NE(started.exit_code, 0);
 }
 
-// An LSTM of PyTorch, and a program that begins with the transform.
+// A program that begins with the transform, and an LSTM of PyTorch. Python starts once, because that takes
+// seconds.
 TEST_F(WindowRun, TrainsAndExportsProgramsThatTakeWindows) {
   const fs::path tests = fs::path(KINDLING_CONFIGS).parent_path() / "tests/cli/commands";
-  const std::string script =
-      KINDLING_VENV_PYTHON " " + (tests / "window_programs.py").string() + " " + scratch_.folder().string();
-  const std::string exports = script + " export >/dev/null 2>&1";
-  if (std::system(exports.c_str()) != 0) GTEST_SKIP() << "Python cannot import torch";
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  write_text(scratch_ / "new.csv", rows(300, 308));
+  ASSERT_EQ(run_program({"predict", run().string(), (scratch_ / "new.csv").string(), "--out",
+                         (scratch_ / "new.jsonl").string(), "--quiet"})
+                .exit_code,
+            0);
+  ASSERT_EQ(run_program({"export", run().string(), (scratch_ / "sensors.pt2").string()}).exit_code, 0);
+  const std::string script = KINDLING_VENV_PYTHON " " + (tests / "window_programs.py").string() + " " +
+                             scratch_.folder().string() + " 2>/dev/null";
+  const int status = std::system(script.c_str());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "Python cannot import torch";
+  ASSERT_EQ(status, 0) << "the program predicts other numbers, or the LSTM cannot be exported";
   std::string config = text_of(scratch_ / "sensors.toml");
   config.replace(0, config.find("[data]"),
                  "[model]\nname = \"exported\"\nfile = \"lstm.pt2\"\nloss = \"mse\"\n");
@@ -127,14 +137,6 @@ TEST_F(WindowRun, TrainsAndExportsProgramsThatTakeWindows) {
       run_program({"fit", (scratch_ / "lstm.toml").string(), "--quiet", "--progress=none",
                    "trainer.max_epochs=2", "run.dir=" + (scratch_ / "lstm").string()});
   EXPECT_EQ(fitted.exit_code, 0) << fitted.err;
-  ASSERT_EQ(fit("runs").exit_code, 0);
-  write_text(scratch_ / "new.csv", rows(300, 308));
-  ASSERT_EQ(run_program({"predict", run().string(), (scratch_ / "new.csv").string(), "--out",
-                         (scratch_ / "new.jsonl").string(), "--quiet"})
-                .exit_code,
-            0);
-  ASSERT_EQ(run_program({"export", run().string(), (scratch_ / "sensors.pt2").string()}).exit_code, 0);
-  EXPECT_EQ(std::system((script + " compare").c_str()), 0);
 }
 
 }  // namespace
