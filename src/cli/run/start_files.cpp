@@ -10,8 +10,10 @@
 #include <string_view>
 #include <utility>
 
+#include "base/joined.h"
 #include "data/sources/training_labels.h"
 #include "data/sources/unified_values.h"
+#include "formats/tables/table_units.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/suggest.h"
@@ -69,12 +71,19 @@ void require_parameter(const LoadReport& report, const Module& model, const std:
 std::vector<std::string> columns_of(const TableSchema& schema) {
   std::vector<std::string> columns;
   for (const TableFeature& feature : schema.features) {
-    const std::string column = "column '" + one_line(feature.name) + "'";
+    std::string column = "column '" + one_line(feature.name) + "'";
+    if (const auto unit = schema.units.find(feature.name); unit != schema.units.end())
+      column += " in '" + one_line(unit_text(unit->second)) + "'";
     if (feature.kind == ColumnKind::number) columns.push_back(column);
     for (const std::string& category : feature.categories)
       columns.push_back("category '" + one_line(category) + "' of " + column);
   }
   return columns;
+}
+
+// "single rows", "windows of 16 rows"
+std::string sample_text(const TableSchema& schema) {
+  return schema.window == 0 ? "single rows" : "windows of " + counted(schema.window, "row");
 }
 
 // Throws CheckpointError if the file has the values of a transform that are not those of the data. Without
@@ -197,9 +206,14 @@ void require_same_columns(const ConfigTables& config, DataModule& data) {
   const std::string saved = transform_in(find_weights(config.model.init_weights->string()).file);
   if (saved.empty() || dynamic_cast<const TableData*>(&data) == nullptr) return;
   const TableSchema& schema = dynamic_cast<const TableData&>(data).schema();
-  const std::vector<std::string> before = columns_of(
-                                     with_texts_of(schema, TableSchema::parse(saved, "model.init_weights"))),
-                                 now = columns_of(schema);
+  const TableSchema trained = with_texts_of(schema, TableSchema::parse(saved, "model.init_weights"));
+  if (trained.window != schema.window)
+    throw ConfigError({.place = "model.init_weights",
+                       .found = "the weights were trained with " + sample_text(trained) +
+                                " where the data has " + sample_text(schema),
+                       .wanted = "the same data.window",
+                       .remedy = "or set model.init_strict = false to load the weights that fit"});
+  const std::vector<std::string> before = columns_of(trained), now = columns_of(schema);
   const auto [left, right] = std::ranges::mismatch(before, now);
   if (left == before.end() && right == now.end()) return;
   const auto text_at = [](const auto& columns, auto at) { return at == columns.end() ? "no column" : *at; };

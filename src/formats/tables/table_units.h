@@ -23,6 +23,6 @@ std::optional<double> number_with_unit(std::string_view text, const NumberUnit& 
                                        const TableOptions& options);
 
 // "kg", "$"
-std::string unit_text(const NumberUnit& unit);
+KINDLING_API std::string unit_text(const NumberUnit& unit);
 
 }  // namespace kindling

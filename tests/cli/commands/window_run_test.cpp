@@ -106,11 +106,16 @@ TEST_F(WindowRun, ChecksItsDataAndRefusesAShorterFile) {
   EXPECT_NE(predicted.err.find("no series has 8 rows"), std::string::npos) << predicted.err;
 }
 
-TEST_F(WindowRun, ResumesOnlyWithTheWindowsThatItHad) {
+TEST_F(WindowRun, StartsOnlyFromWeightsOfTheSameWindows) {
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=1"}).exit_code, 0);
   const ProgramRun started =
       fit("more", {"trainer.max_epochs=1", "data.window=9", "model.init_weights=" + run().string()});
-  EXPECT_NE(started.exit_code, 0);
+  EXPECT_EQ(started.exit_code, 2);
+  EXPECT_NE(started.err.find(
+                "the weights were trained with windows of 8 rows where the data has windows of 9 rows; "
+                "expected: the same data.window"),
+            std::string::npos)
+      << started.err;
 }
 
 // A program that begins with the transform, and an LSTM of PyTorch. Python starts once, because that takes
