@@ -2,8 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <typeinfo>
@@ -57,8 +59,13 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   ~ExportedModule() override;
 
   // Returns the program's tensor outputs in order. The inputs are on the model's device and have the shapes
-  // and dtypes of the export; throws DataError for others, and for dynamic sizes out of their range.
+  // and dtypes of the export; throws DataError for others, and for dynamic sizes out of their range. In
+  // evaluation, a program with a fixed batch size takes batches of other sizes in parts, of which the last
+  // one is filled with rows that are there; throws DataError if its outputs are not one row per sample. The
+  // first such batch waits for the device.
   std::vector<at::Tensor> run(std::span<const at::Tensor> inputs);
+  // Returns the batch size that the program of this mode was exported for; none if it takes several.
+  std::optional<std::int64_t> fixed_batch_size() const;
   // Returns the first output of a program with one input.
   at::Tensor forward(const at::Tensor& input) override;
   // Returns the first output. The inputs are the batch's tensors in order, without the last one if there is
@@ -104,6 +111,9 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   at::Tensor step(Stage stage, const Batch& batch);  // returns the loss and updates the metrics
   bool is_loss_output() const { return options_.loss == "output"; }
   bool uses_evaluation_program() const;
+  std::vector<at::Tensor> run_program(std::span<const at::Tensor> inputs);
+  std::vector<at::Tensor> run_by_rows(std::span<const at::Tensor> inputs, std::int64_t fixed);
+  void check_rows(std::span<const at::Tensor> inputs, std::int64_t fixed);
 
   ExportedModuleOptions options_;
   std::unique_ptr<Program> program_;

@@ -1,6 +1,10 @@
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/_assert_tensor_metadata.h>
+#include <ATen/ops/arange.h>
 #include <torch/nn/module.h>
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "data/loading/first_batch.h"
@@ -10,6 +14,8 @@
 #include "kindling/data/data_module.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/interop/export_program.h"
+#include "kindling/interop/exported_backbone.h"
+#include "kindling/interop/exported_module.h"
 #include "kindling/nn/classifier.h"
 #include "nn/class_values.h"
 
@@ -62,11 +68,32 @@ void assert_digits(const Batch& batch, std::optional<at::ScalarType> type) {
   if (type == at::kDouble) at::_assert_tensor_metadata(batch[0], std::nullopt, std::nullopt, at::kDouble);
 }
 
+// Returns the batch size that a model takes because its program was exported for it.
+std::optional<std::int64_t> fixed_batch_size_of(Module& model) {
+  if (const auto* exported = dynamic_cast<const ExportedModule*>(&model)) return exported->fixed_batch_size();
+  auto* const backbone = dynamic_cast<ExportedBackbone*>(&model);
+  return backbone == nullptr ? std::nullopt : backbone->backbone().fixed_batch_size();
+}
+
+// Returns as many samples as requested: the first ones, repeatedly.
+Batch repeated_to(Batch batch, std::int64_t wanted) {
+  const std::int64_t samples = batch.num_samples();
+  for (at::Tensor& tensor : batch.tensors())
+    if (tensor.dim() > 0 && tensor.size(0) == samples)
+      tensor = tensor.index_select(
+          0, at::arange(wanted, at::dtype(at::kLong).device(tensor.device())).remainder(samples));
+  return batch;
+}
+
 // `prepare` makes the model's inputs from a batch.
 template <class Prepare>
-void export_prepared(Module& model, const Prepare& prepare, const Batch& example,
-                     const ExportOptions& options, std::size_t num_class_names = 0) {
+void export_prepared(Module& model, const Prepare& prepare, Batch example, ExportOptions options,
+                     std::size_t num_class_names = 0) {
   check_exported_values(model, options);
+  if (const std::optional<std::int64_t> fixed = fixed_batch_size_of(model)) {
+    options.dynamic_batch = false;
+    example = repeated_to(std::move(example), *fixed);
+  }
   const auto forward = [&](const Batch& batch) {
     const at::Tensor outputs = model.forward_inputs(prepare(batch));
     check_class_names(outputs, num_class_names, options);

@@ -125,9 +125,10 @@ void ProgramInputs::check(std::span<const at::Tensor> inputs) const {
       const std::int64_t size = given.size(static_cast<std::int64_t>(d));
       if (wanted.sizes[d].expression.empty()) {
         if (size != wanted.sizes[d].number)
-          refuse(d == 0
-                     ? "export the model with a dynamic batch size (dynamic_shapes), or set drop_last = true"
-                     : "");
+          refuse(d == 0 ? "set batch_size = " + std::to_string(wanted.sizes[d].number) +
+                              " and drop_last = true, or export the model with a dynamic batch size "
+                              "(dynamic_shapes)"
+                        : "");
         continue;
       }
       const auto [symbol, factor] = symbol_of(wanted.sizes[d]);
