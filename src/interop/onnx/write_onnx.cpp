@@ -22,6 +22,7 @@
 #include "interop/onnx/onnx_graph.h"
 #include "interop/onnx/onnx_operators.h"
 #include "interop/onnx/onnx_values.h"
+#include "interop/run/grouped_product.h"
 #include "interop/run/listed_operators.h"
 #include "interop/run/loaded_weights.h"
 #include "interop/run/program_call.h"
@@ -122,6 +123,11 @@ const c10::FunctionSchema& schema_of(const ProgramNode& node) {
 }
 
 [[noreturn]] void refuse_custom_operator(const ProgramNode& node) {
+  if (is_grouped_product(node))
+    throw CheckpointError(
+        {.place = place_of(node),
+         .found = "the ONNX export does not support the grouped product of a mixture of experts",
+         .remedy = "export the model with config.experts_implementation = \"batched_mm\""});
   throw CheckpointError({.place = place_of(node),
                          .found = "it is a custom operator, which ONNX does not have",
                          .wanted = "operators of torch.ops.aten",
@@ -246,7 +252,7 @@ void OnnxProgram::add_call(std::size_t number) {
       OnnxCall call(node, nullptr, values_, graph_);
       return function->second(call);
     }
-    if (!node.target.starts_with(kAten)) refuse_custom_operator(node);
+    if (!node.target.starts_with(kAten) || is_grouped_product(node)) refuse_custom_operator(node);
     const std::string name = name_of_operator(node.target);
     const std::size_t dot = name.find('.');
     const auto handle = c10::Dispatcher::singleton().findSchema(

@@ -11,7 +11,7 @@ namespace {
 // the host, or are for other than dense tensors. Those whose results have a size that depends on values, such
 // as masked_select, wait for the device.
 constexpr std::string_view kListed =
-    "__and__ __iand__ __ior__ __ixor__ __lshift__ __or__ __rshift__ __xor__ _adaptive_avg_pool2d "
+    "__and__ __iand__ __ior__ __ixor__ __lshift__ __or__ __rshift__ __xor__ _adaptive_avg_pool2d _grouped_mm "
     "_adaptive_avg_pool3d _conj _convolution _embedding_bag _embedding_bag_forward_only _fft_c2c _fft_c2r "
     "_fft_r2c _log_softmax _native_batch_norm_legit_no_training _reshape_copy _safe_softmax "
     "_scaled_dot_product_flash_attention_for_cpu _shape_as_tensor _softmax _to_copy _trilinear _unsafe_view "

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "interop/run/grouped_product.h"
 #include "interop/run/listed_operators.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
@@ -239,9 +240,6 @@ bool is_of_decomposed_training(const std::string& packet) {
   if (packet == "item" || packet == "_local_scalar_dense")
     refuse_call(place, "the program depends on the values of its tensors",
                 "a forward pass whose sizes depend only on sizes");
-  if (node.target.starts_with("torch.ops.transformers.grouped_mm"))
-    refuse_call(place, "it is an operator of transformers", "ATen operators and arithmetic on sizes",
-                "export the mixture of experts with config.experts_implementation = \"batched_mm\"");
   if (!node.target.starts_with(kAtenPrefix))
     refuse_call(place, "it is not an ATen operator", "ATen operators and arithmetic on sizes",
                 "export a model without custom operators");
@@ -303,16 +301,19 @@ bool returns_undeclared_view(std::string_view name) {
 ProgramCall::ProgramCall(const ProgramNode& node, ProgramNames& names)
     : place_((node.layer.empty() ? "" : "layer " + one_line(node.layer) + ", ") + one_line(node.target)),
       with_gradients_(node.with_gradients),
-      autocast_off_(node.autocast_off) {
+      autocast_off_(node.autocast_off),
+      is_grouped_product_(is_grouped_product(node)) {
   if (is_assertion_about_tensors(node.target)) {
     function_ = [](std::span<const c10::IValue>) { return c10::IValue(); };
     return;
   }
   try {
-    resolve(node);
-    take_arguments(node, names);
+    const ProgramNode call = is_grouped_product_ ? as_aten_grouped_product(node) : node;
+    if (is_grouped_product_) autocast_off_ = {"cpu", "cuda"};  // as in Python
+    resolve(call);
+    take_arguments(call, names);
     find_mode();
-    name_results(node, names);
+    name_results(call, names);
   } catch (const CheckpointError& error) {
     ErrorParts parts = error.parts();
     if (parts.place.find(place_) == std::string::npos) parts.place = place_ + ", " + parts.place;
@@ -471,7 +472,7 @@ void ProgramCall::run(ProgramState& state, bool in_evaluation, torch::jit::Stack
   std::optional<AutocastOff> autocast;
   if (!autocast_off_.empty()) autocast.emplace(autocast_off_, state.device);
   if (kGroupNormIgnoresStrides && name_ == "native_group_norm") copy_group_norm_arguments(stack);
-  operator_->callBoxed(stack);
+  is_grouped_product_ ? run_grouped_product(stack) : operator_->callBoxed(stack);
   take_results(state, stack);
 }
 

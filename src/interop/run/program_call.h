@@ -68,6 +68,7 @@ class ProgramCall {
   std::optional<bool> with_gradients_;                                     // empty: as in the caller
   std::vector<std::string> autocast_off_;                                  // types of devices
   bool has_mode_ = false, is_skipped_in_evaluation_ = false;
+  bool is_grouped_product_ = false;
 };
 
 }  // namespace kindling

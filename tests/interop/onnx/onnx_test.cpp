@@ -89,6 +89,13 @@ TEST(Onnx, RefusesTrainingMode) {
   EXPECT_NE(small.refusal("y").find("model.eval()"), std::string::npos);
 }
 
+TEST(Onnx, SuggestsAnotherExportOfAMixtureOfExperts) {
+  SmallProgram small;
+  small.call("neg.default", "x", "y");
+  small.program.nodes[0].target = "torch.ops.transformers.grouped_mm_fallback.default";
+  EXPECT_NE(small.refusal("y").find("config.experts_implementation = \"batched_mm\""), std::string::npos);
+}
+
 TEST(Onnx, RefusesWhatONNXCannotCompute) {
   SmallProgram norm;
   norm.call("linalg_norm.ord_str", "x", "y", {{"ord", {std::string("nuc")}}});

@@ -223,6 +223,55 @@ class Selected(nn.Module):
         return self.head(y + grown.unsqueeze(1)) + y.sum_to_size(x.shape[0], 1) * 0.05
 
 
+def groups_of(offsets):
+    ends = offsets.tolist()
+    return [(i, begin, end) for i, (begin, end) in enumerate(zip([0] + ends, ends)) if begin < end]
+
+
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+def grouped_product(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """As in transformers: rows by expert, each group times the matrix of its expert; rows after the last group are 0."""
+    result = torch.zeros(input.size(0), weight.size(2))
+    for i, begin, end in groups_of(offs):
+        torch.mm(input[begin:end], weight[i], out=result[begin:end])
+    return result
+
+
+@grouped_product.register_fake
+def _(input, weight, offs):
+    return input.new_empty(input.size(0), weight.size(2))
+
+
+def grouped_backward(context, grad):
+    input, weight, offs = context.saved_tensors
+    of_input, of_weight = torch.zeros_like(input), torch.zeros_like(weight)
+    for i, begin, end in groups_of(offs):
+        torch.mm(grad[begin:end], weight[i].T, out=of_input[begin:end])
+        torch.mm(input[begin:end].T, grad[begin:end], out=of_weight[i])
+    return of_input, of_weight, None
+
+
+grouped_product.register_autograd(grouped_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+
+
+class Experts(nn.Module):
+    """A mixture of experts as transformers exports it. One expert is never chosen, and the rows of the last one are dropped."""
+
+    def __init__(self):
+        super().__init__()
+        self.choice, self.head = nn.Linear(20, 4), nn.Linear(5, 4)
+        self.up, self.down = nn.Parameter(torch.randn(5, 7, 20) / 4), nn.Parameter(torch.randn(5, 7, 5) / 3)
+
+    def forward(self, x):
+        weight, expert = self.choice(x).softmax(-1).max(-1)
+        expert = expert + (expert > 0)
+        expert, order = expert.sort(stable=True)
+        offsets = torch.histc(expert.int().float(), 5, 0, 4).mul(torch.tensor([1.0, 1, 1, 1, 0])).cumsum(0).to(torch.int32)
+        hidden = F.silu(torch.ops.transformers.grouped_mm_fallback(x[order], self.up.transpose(-2, -1), offsets))
+        found = torch.ops.transformers.grouped_mm_fallback(hidden, self.down, offsets) * weight[order].unsqueeze(1)
+        return self.head(torch.zeros_like(found).index_put((order,), found))
+
+
 class Output:
     """As those of transformers."""
 
@@ -284,6 +333,7 @@ MODELS = {
     "sizes": (Sizes, [rows], classes(4), "cross_entropy"),
     "spectral": (Spectral, [rows], classes(4), "cross_entropy"),
     "selected": (Selected, [rows], classes(4), "cross_entropy"),
+    "experts": (Experts, [rows], classes(4), "cross_entropy"),
     "standardized": (Standardized, [rows], classes(4), "cross_entropy"),
     "conv1d": (Conv1d, [lambda batch: torch.randn(batch, 3, 16)], classes(4), "cross_entropy"),
 }
