@@ -60,9 +60,9 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
 
   // Returns the program's tensor outputs in order. The inputs are on the model's device and have the shapes
   // and dtypes of the export; throws DataError for others, and for dynamic sizes out of their range. In
-  // evaluation, a program with a fixed batch size takes batches of other sizes in parts, of which the last
-  // one is filled with rows that are there; throws DataError if its outputs are not one row per sample. The
-  // first such batch waits for the device.
+  // evaluation, a program with a fixed batch size takes batches of other sizes in parts, and rows of the
+  // batch fill the last one. Throws DataError if its outputs are not one row per sample. The first such batch
+  // waits for the device.
   std::vector<at::Tensor> run(std::span<const at::Tensor> inputs);
   // Returns the batch size that the program of this mode was exported for; none if it takes several.
   std::optional<std::int64_t> fixed_batch_size() const;
