@@ -104,7 +104,8 @@ def transformers():
     t5 = {"d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2}
     encoders = """Bert Roberta Electra Albert MPNet RoFormer Ernie MegatronBert SqueezeBert ConvBert Deberta DebertaV2 Camembert XLMRoberta LayoutLM
         FNet ModernBert MobileBert Nystromformer Yoso IBert RoCBert XLMRobertaXL Data2VecText RobertaPreLayerNorm""".split()
-    decoders = {"GPT2": gpt, "GPTNeoX": {}, "Llama": {}, "Mistral": {}, "Qwen2": {}, "Qwen3": {"head_dim": 8}, "Phi": {}, "Falcon": {}, "StableLm": {},
+    decoders = {"GPT2": gpt, "GPTNeoX": {}, "Llama": {}, "Mistral": {"num_key_value_heads": 2}, "Qwen2": {"num_key_value_heads": 2},
+                "Qwen3": {"head_dim": 8, "num_key_value_heads": 2}, "Phi": {}, "Falcon": {}, "StableLm": {},
                 "OPT": {"ffn_dim": 32, "word_embed_proj_dim": 16}, "Bloom": {"n_layer": 2, "n_head": 2}, "Gemma": {"head_dim": 8, "num_key_value_heads": 2},
                 "Gemma2": {"head_dim": 8, "num_key_value_heads": 2}, "CodeGen": gpt | {"rotary_dim": 4}, "GPTJ": gpt | {"rotary_dim": 4},
                 "GPTBigCode": gpt, "Olmo": {}, "Cohere": {}, "Starcoder2": {}, "Granite": {}, "Mamba": {}, "XGLM": {"d_model": 16, "num_layers": 2,
@@ -150,9 +151,12 @@ def monai():
         "SwinUNETR": lambda: (nets().SwinUNETR(1, 3, feature_size=12, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), spatial_dims=2), image(64, 1)),
         "AutoEncoder": lambda: (nets().AutoEncoder(**plane | {"out_channels": 1}, channels=(4, 8), strides=(2, 2)), image(32, 1)),
         "VarAutoEncoder": lambda: (nets().VarAutoEncoder(2, (1, 32, 32), 1, 4, channels=(4, 8), strides=(2, 2)), image(32, 1)),
-        "VQVAE": lambda: (nets().VQVAE(2, 1, 1, channels=(4, 8), num_res_channels=(4, 8), num_embeddings=8, embedding_dim=4), image(32, 1)),
+        "VQVAE": lambda: (nets().VQVAE(2, 1, 1, channels=(4, 8), num_res_layers=1, num_res_channels=(4, 8), num_embeddings=8,
+                                       embedding_dim=4, downsample_parameters=((2, 4, 1, 1),) * 2,
+                                       upsample_parameters=((2, 4, 1, 1, 0),) * 2), image(32, 1)),
         "MedNeXt": lambda: (nets().MedNeXt(2, 4, 1, 3), image(32, 1)),
-        "Restormer": lambda: (nets().Restormer(2, 1, 1, dim=8, num_blocks=(1, 1), heads=(1, 1)), image(32, 1)),
+        "Restormer": lambda: (importlib.import_module("monai.networks.nets.restormer").Restormer(2, 1, 1, dim=8, num_blocks=(1, 1), heads=(1, 1)),
+                              image(32, 1)),
         "Regressor": lambda: (nets().Regressor((1, 32, 32), (2,), channels=(4, 8), strides=(2, 2)), image(32, 1)),
         "Discriminator": lambda: (nets().Discriminator((1, 32, 32), channels=(4, 8), strides=(2, 2)), image(32, 1)),
         "AHNet": lambda: (nets().AHNet(spatial_dims=2, upsample_mode="bilinear"), image(128, 1)),

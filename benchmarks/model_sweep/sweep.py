@@ -113,7 +113,8 @@ def difference(ours, theirs):
 def has_noise(program):
     def draws(node):
         name = str(node.target)
-        rate = {"dropout": 1, "scaled_dot_product_attention": 4, "feature_dropout": 1, "alpha_dropout": 1}.get(name.split(".")[1] if "." in name else "")
+        operator = name.split(".")[1].rstrip("_") if "." in name else ""
+        rate = {"dropout": 1, "scaled_dot_product_attention": 4, "feature_dropout": 1, "alpha_dropout": 1}.get(operator)
         if rate is not None:
             return len(node.args) > rate and node.args[rate] > 0
         return any(text in name for text in ("bernoulli", "rand", "rrelu", "multinomial", "normal_", "uniform_"))

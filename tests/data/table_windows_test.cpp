@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -262,6 +263,68 @@ TEST_F(TableWindowsFile, SharesTheRowsBetweenItsSets) {
   EXPECT_EQ(rows(data.train_dataloader()), rows(data.val_dataloader()));
 }
 
+// Ten series of one window each: without a correction for short series, no fold but one would have any.
+TEST_F(TableWindowsFile, DividesShortSeriesAmongTheFolds) {
+  std::string text = "s,x,y\n";
+  for (const char series : std::string("abcdefghij"))
+    for (int i = 0; i < 4; ++i) text += std::string{series} + "," + std::to_string(i) + ",1\n";
+  std::size_t num_validated = 0;
+  for (std::int64_t fold = 0; fold < 5; ++fold) {
+    TableData data = windows(text, {.features = {"x"}, .folds = 5, .fold = fold, .series = "s"});
+    data.prepare();
+    EXPECT_EQ(in(data.val_dataloader()).size(), 2U) << fold;
+    EXPECT_EQ(in(data.train_dataloader()).size(), 8U) << fold;
+    num_validated += in(data.val_dataloader()).size();
+  }
+  EXPECT_EQ(num_validated, 10U);
+}
+
+TEST_F(TableWindowsFile, PredictsEveryWindowOfTheTestFile) {
+  TableData data = windows(alternating(5), {.test_file = write("test.csv", alternating(4)), .series = "s"});
+  data.prepare();
+  EXPECT_EQ(in(data.test_dataloader()).size(), 2U);
+  EXPECT_EQ(in(data.predict_dataloader()).size(), 4U);  // the last ones predict rows that do not exist
+  EXPECT_EQ(in(data.test_dataloader()).size(), 2U);
+}
+
+// 1.125 is 1125 in a CSV file with points between groups of digits, and 1.125 in JSON.
+TEST_F(TableWindowsFile, ReadsTimesAsTheFileWritesThem) {
+  TableData data = windows("x;y;t\n1;1;1,125\n2;1;1,25\n3;1;1,5\n4;1;1,75\n",
+                           {.features = {"x"}, .time = "t", .window = 2, .thousands = ".", .decimal = ","});
+  data.prepare();
+  data.predict_from(write("new.jsonl", R"({"x": 2, "y": 1, "t": "1.25"}
+{"x": 3, "y": 1, "t": "2.5"}
+{"x": 1, "y": 1, "t": "1.125"}
+)"));
+  EXPECT_EQ(in(data.predict_dataloader()), (std::vector<Window>{{{1, 2}, -1}, {{2, 3}, -1}}));
+}
+
+TEST_F(TableWindowsFile, WarnsOfEqualTimesInASeries) {
+  for (const bool has_series : {false, true}) {
+    const LogLines log;
+    TableData data = windows("s,x,y,t\na,1,1,1\nb,2,2,1\na,3,1,2\nb,4,3,2\na,5,1,2\n",
+                             {.features = {"x"}, .time = "t", .window = 1, .series = has_series ? "s" : ""});
+    data.prepare();
+    const std::string wanted = has_series ? "1 row of 5 with the time of the row before in the same series; "
+                                            "such rows keep the order of the file"
+                                          : "3 rows of 5 with the time of the row before in the same series; "
+                                            "if the table has several series, set data.series";
+    EXPECT_TRUE(std::ranges::any_of(log.texts, [&](const std::string& line) {
+      return line.find(wanted) != std::string::npos;
+    })) << wanted;
+  }
+}
+
+TEST_F(TableWindowsFile, RefusesOtherWindowsThanThoseOfTheRun) {
+  TableData data = windows(alternating(6), {.series = "s"});
+  data.prepare();
+  const std::string description = data.input_transform()->description();
+  TableDataOptions options{.file = "s.csv", .target = {"y"}, .window = 3, .horizon = 2, .series = "s"};
+  TableData other(options);
+  EXPECT_EQ(message([&] { other.restore_input_transform(description); }),
+            "data.horizon: it is 2; expected: 1, as in the run; train another run to change it");
+}
+
 TEST_F(TableWindowsFile, RefusesWhatDoesNotFit) {
   const auto refusal = [&](TableDataOptions options, const std::string& text = alternating(5)) {
     return message([&] {
@@ -283,8 +346,16 @@ TEST_F(TableWindowsFile, RefusesWhatDoesNotFit) {
       "rows; list marks of missing values in data.na_values instead");
   EXPECT_EQ(refusal({.window = 6, .series = "s"}),
             "s.csv: no series has 7 rows; expected: at least one window and the row that it predicts; set a "
-            "smaller "
-            "data.window");
+            "smaller data.window or data.horizon");
+  EXPECT_EQ(refusal({.window = 3, .horizon = 9223372036854775807, .series = "s"}),
+            "data: horizon is 9223372036854775807; expected: an integer >= 1 and <= 1000000000");
+  EXPECT_EQ(refusal({.window = 2, .series = "s"}, "s,x,y\na,1,1\na,2,2\n,3,3\na,4,4\n"),
+            "s.csv, row 3, column 's': the series is missing; expected: a value in every row");
+  EXPECT_EQ(
+      refusal({.val_fraction = 0.5, .time = "x", .window = 2, .series = "s"},
+              "s,x,y\na,1,1\na,2,2\na,3,3\nb,1,1\nb,2,3\nb,3,4\n"),
+      "data.time: all windows predict rows of the same time; expected: at least two different times; set "
+      "a smaller data.window, or split whole series with data.group");
   EXPECT_EQ(refusal({.val_fraction = 0.2, .window = 3, .series = "sensor"}),
             "data.series: s.csv has no column 'sensor'; expected: one of s, x, y");
 }

@@ -72,7 +72,7 @@ struct TableDataOptions {
       kindling::field(
           "features", &TableDataOptions::features,
           {.doc = "columns that the model reads; empty: all but target, label, id, group, series, time, and "
-                  "weights, with data.window also target and label",
+                  "weights; with data.window, also the target or label",
            .example = "[\"rooms\", \"age\"]"}),
       kindling::field("exclude", &TableDataOptions::exclude,
                       {.doc = "columns that the model does not read", .example = "[\"name\"]"}),
@@ -126,10 +126,12 @@ struct TableDataOptions {
           {.doc = "number of consecutive rows that a sample consists of, for forecasting; absent: "
                   "a sample is a row",
            .min = 1,
+           .max = 1e9,
            .example = "16"}),
-      kindling::field(
-          "horizon", &TableDataOptions::horizon,
-          {.doc = "number of rows from the last row of a window to the one that it predicts", .min = 1}),
+      kindling::field("horizon", &TableDataOptions::horizon,
+                      {.doc = "number of rows from the last row of a window to the one that it predicts",
+                       .min = 1,
+                       .max = 1e9}),
       kindling::field("series", &TableDataOptions::series,
                       {.doc = "column whose equal values make a series; windows never have rows of two",
                        .example = "\"sensor\""}),

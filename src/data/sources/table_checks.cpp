@@ -143,4 +143,19 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
                          .wanted = "one of them"});
 }
 
+void require_same_windows(const TableDataOptions& options, const TableSchema& schema) {
+  if (!options.window || schema.window == 0) return;
+  const auto require = [](const char* key, const std::string& found, const std::string& saved) {
+    if (found == saved) return;
+    throw ConfigError({.place = std::string("data.") + key,
+                       .found = found.empty() ? "it is not set" : "it is " + found,
+                       .wanted = saved.empty() ? "nothing, as in the run" : saved + ", as in the run",
+                       .remedy = "train another run to change it"});
+  };
+  require("window", std::to_string(*options.window), std::to_string(schema.window));
+  require("horizon", std::to_string(options.horizon), std::to_string(schema.horizon));
+  require("series", options.series, schema.series);
+  require("time", options.time, schema.time);
+}
+
 }  // namespace kindling

@@ -263,8 +263,11 @@ std::shared_ptr<DataLoader> TableData::predict_dataloader() {
   if (impl_->predict_file.empty()) {
     if (!impl_->options.test_file) return val_dataloader();
     prepare();
-    const auto& test =
-        impl_->read_samples(impl_->test, *impl_->options.test_file, Impl::LabelUse::if_present);
+    // Windows are predicted also where the row that they predict does not exist yet.
+    const bool has_windows = impl_->options.window.has_value();
+    if (has_windows && impl_->test && impl_->test->labels.defined()) impl_->test.reset();
+    const auto& test = impl_->read_samples(impl_->test, *impl_->options.test_file,
+                                           has_windows ? Impl::LabelUse::none : Impl::LabelUse::if_present);
     if (test.labels.defined()) return test_dataloader();
     if (!impl_->predict_loader) impl_->predict_loader = impl_->loader_of(test, *this, /*train=*/false);
     return impl_->predict_loader;
@@ -286,9 +289,11 @@ std::shared_ptr<InputTransform> TableData::input_transform() { return impl_->tra
 
 void TableData::restore_input_transform(const std::string& description) {
   const TableSchema schema = TableSchema::parse(description, kInputTransform);
+  require_same_windows(impl_->options, schema);
   impl_->options.window.reset();
   if (schema.window > 0) {
     impl_->options.window = schema.window;
+    impl_->options.horizon = schema.horizon;
     impl_->options.series = schema.series;
     impl_->options.time = schema.time;
   }

@@ -408,7 +408,7 @@ std::vector<double> times_of(const Table& table, const TableColumn& column, cons
     if (column.is_missing(row)) refuse(row, "the time is missing");
   if (column.kind == ColumnKind::number) return column.numbers;
   TableOptions layout = layout_of(options);
-  if (is_json_lines_file(options.file)) layout.thousands = 0, layout.decimal = '.';
+  if (is_json_lines_file(place)) layout.thousands = 0, layout.decimal = '.';
   const ValuesOfColumns all(layout, place);
   const TableValues& values = all.of(column.name);
   std::vector<double> numbers, dates;  // of each category; NaN: none

@@ -32,7 +32,15 @@ const TableColumn& window_column(const Table& table, const std::string& name, co
 // Returns the number of each row's series, counted from 0 in the order of their first rows.
 std::vector<std::int64_t> series_of(const Table& table, const TableSchema& schema, const std::string& place) {
   if (schema.series.empty()) return std::vector<std::int64_t>(table.num_rows);
-  std::vector<std::int64_t> series = groups_of(table, window_column(table, schema.series, place), place);
+  const TableColumn& column = window_column(table, schema.series, place);
+  const auto empty = std::ranges::find(column.categories, "");
+  for (std::size_t row = 0; row < table.num_rows; ++row)
+    if (column.is_missing(row) ||
+        (empty != column.categories.end() && column.codes[row] == empty - column.categories.begin()))
+      throw DataError({.place = row_place(table, row, column.name, place),
+                       .found = "the series is missing",
+                       .wanted = "a value in every row"});
+  std::vector<std::int64_t> series = groups_of(table, column, place);
   std::vector<std::int64_t> numbers(series.empty() ? 0 : at_index(*std::ranges::max_element(series)) + 1, -1);
   std::int64_t count = 0;
   for (std::int64_t& one : series) {
@@ -41,6 +49,21 @@ std::vector<std::int64_t> series_of(const Table& table, const TableSchema& schem
     one = number;
   }
   return series;
+}
+
+void warn_of_equal_times(const std::vector<std::int64_t>& order, const std::vector<std::int64_t>& series,
+                         const std::vector<double>& times, const TableSchema& schema,
+                         const std::string& place) {
+  std::size_t num_equal = 0;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const std::size_t row = at_index(order[i]), before = at_index(order[i - 1]);
+    if (series[row] == series[before] && times[row] == times[before]) ++num_equal;
+  }
+  if (num_equal > 0)
+    log_warning(place + ", column '" + one_line(schema.time) + "': " + counted(num_equal, "row") + " of " +
+                std::to_string(order.size()) + " with the time of the row before in the same series; " +
+                (schema.series.empty() ? "if the table has several series, set data.series"
+                                       : "such rows keep the order of the file"));
 }
 
 std::vector<std::int64_t> sorted_rows(const Table& table, const std::vector<std::int64_t>& series,
@@ -54,6 +77,7 @@ std::vector<std::int64_t> sorted_rows(const Table& table, const std::vector<std:
     if (series[at_index(a)] != series[at_index(b)]) return series[at_index(a)] < series[at_index(b)];
     return !times.empty() && times[at_index(a)] < times[at_index(b)];
   });
+  if (!times.empty()) warn_of_equal_times(order, series, times, schema, place);
   return order;
 }
 
@@ -104,8 +128,8 @@ struct Range {
 // rounding evens out over many short series.
 Range validated_range(std::size_t num_before, std::size_t count, const TableDataOptions& options) {
   if (options.folds) {
-    const auto folds = at_index(*options.folds), fold = at_index(options.fold);
-    return {count * fold / folds, count * (fold + 1) / folds};
+    const auto folds = at_index(*options.folds), fold = at_index(options.fold), begun = num_before % folds;
+    return {(count * fold + begun) / folds, (count * (fold + 1) + begun) / folds};
   }
   const auto rounded = [&](std::size_t windows) {
     return static_cast<std::size_t>(std::floor(static_cast<double>(windows) * *options.val_fraction + 0.5));
@@ -143,13 +167,17 @@ FoundWindows find_windows(const std::vector<std::int64_t>& order, const std::vec
 // Throws DataError if no window is left. `needed`: the rows that a series needs.
 void warn_of_omitted(const FoundWindows& found, const std::string& needed, bool trains,
                      const std::string& place) {
-  if (found.begins.empty())
+  if (found.begins.empty()) {
+    const bool lacks_values = found.num_without_value > 0;
     throw DataError(
         {.place = place,
-         .found = found.num_without_value > 0 ? "the value to predict is missing for each window"
-                                              : "no series has " + needed,
+         .found =
+             lacks_values ? "the value to predict is missing for each window" : "no series has " + needed,
          .wanted = std::string("at least one window") + (trains ? " and the row that it predicts" : ""),
-         .remedy = "set a smaller data.window"});
+         .remedy = lacks_values ? ""
+                   : trains     ? "set a smaller data.window or data.horizon"
+                                : "add rows: the model takes windows of this length only"});
+  }
   if (found.num_short_series > 0)
     log_warning(place + ": " + std::to_string(found.num_short_series) + " of " +
                 std::to_string(found.num_series) + " series have fewer than " + needed +
@@ -177,7 +205,7 @@ SplitIndices split_in_order(const TableWindows& windows, const TableDataOptions&
 }
 
 void remove_leaks(const TableWindows& windows, const std::vector<std::int64_t>& groups, SplitIndices& indices,
-                  const std::string& place) {
+                  const TableDataOptions& options, const std::string& place) {
   const auto target_of = [&](std::int64_t window) { return at_index(windows.targets[at_index(window)]); };
   std::vector<bool> is_validated(windows.order.size());
   std::unordered_set<std::int64_t> validated_groups;
@@ -199,14 +227,17 @@ void remove_leaks(const TableWindows& windows, const std::vector<std::int64_t>& 
   if (num_removed == 0) return;
   const std::string found = std::to_string(num_removed) + " of " + counted(num_before, "training window") +
                             " have rows of the validation, and are omitted";
+  const bool is_chosen = options.split != "auto" || options.stratify || !options.group.empty();
   const std::string remedy =
-      "without data.split, data.stratify and data.group, the last windows of each series are validated";
+      is_chosen
+          ? "without data.split, data.stratify and data.group, the last windows of each series are validated"
+          : "";
   if (indices.train.empty())
     throw ConfigError({.place = "data.window",
                        .found = found,
                        .wanted = "at least one window that is left for training",
                        .remedy = remedy});
-  log_warning(place + ": " + found + (2 * num_removed > num_before ? "; " + remedy : ""));
+  log_warning(place + ": " + found + (2 * num_removed > num_before && is_chosen ? "; " + remedy : ""));
 }
 
 // Returns the values of the samples from those of the rows.
@@ -254,8 +285,13 @@ SplitIndices split(const Table& table, const TableSchema& schema, const TableDat
       windows != nullptr && options.split == "auto" && groups.empty() && !options.stratify;
   if (options.split == "time" || (is_in_order && !options.time.empty() && options.val_fraction)) {
     const TableColumn& column = require_column(table, options.time, "data.time", place);
-    return split_by_time(of_samples(times_of(table, column, options, place), windows), *options.val_fraction,
-                         "data");
+    const std::vector<double> times = of_samples(times_of(table, column, options, place), windows);
+    if (windows != nullptr && !times.empty() && std::ranges::count(times, times[0]) == std::ssize(times))
+      throw ConfigError({.place = "data.time",
+                         .found = "all windows predict rows of the same time",
+                         .wanted = "at least two different times",
+                         .remedy = "set a smaller data.window, or split whole series with data.group"});
+    return split_by_time(times, *options.val_fraction, "data");
   }
   if (is_in_order) return split_in_order(*windows, options);
   SplitOptions by{.val_fraction = options.val_fraction,
@@ -316,7 +352,7 @@ SplitIndices split_samples(const Table& table, const TableSchema& schema, const 
       groups = groups_of(table, require_column(table, options.group, "data.group", place), place);
     indices = split(table, schema, options, groups, windows, place);
   }
-  if (windows != nullptr) remove_leaks(*windows, groups, indices, place);
+  if (windows != nullptr) remove_leaks(*windows, groups, indices, options, place);
   return indices;
 }
 

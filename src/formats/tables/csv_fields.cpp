@@ -27,6 +27,8 @@ CsvFields::CsvFields(std::string_view text, const CsvLayout& layout, std::string
       end_(text.data() + text.size()),
       delimiter_(layout.delimiter),
       comment_(layout.comment),
+      numbers_(layout.numbers),
+      has_numbers_(delimiter_ != numbers_.decimal && delimiter_ != numbers_.thousands),
       place_(std::move(place)),
       has_begun_(!layout.has_header) {
   for (const char c : {delimiter_, '\n', '\r'}) ends_field_[static_cast<unsigned char>(c)] = true;
@@ -129,7 +131,8 @@ CsvField CsvFields::take() {
 }
 
 bool CsvFields::take_number(double& number) {
-  const char* const after = take_csv_number(at_, end_, number);
+  if (!has_numbers_) return false;
+  const char* const after = take_csv_number(at_, end_, number, numbers_);
   if (after == nullptr || (after != end_ && !ends_field(*after))) return false;
   at_ = after;
   ++num_taken_;

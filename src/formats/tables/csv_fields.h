@@ -29,7 +29,8 @@ class CsvFields {
   // Goes to the end of the row; if its quotes are wrong, to the end of its first line.
   void skip_row();
   CsvField take();  // throws RowError for wrong quotes
-  // Takes the next field if it is an unquoted number without spaces, which is faster than take().
+  // Takes the next field if it is an unquoted number without spaces, which is faster than take(). It may
+  // leave numbers that are seldom written, such as those with an exponent.
   bool take_number(double& number);
 
   std::size_t row() const { return row_; }  // 0: the header; without a header, rows count from 1, too
@@ -51,6 +52,8 @@ class CsvFields {
   const char *at_, *row_begin_ = nullptr;
   const char* end_;
   char delimiter_, comment_;
+  NumberMarks numbers_;
+  bool has_numbers_;  // that no delimiter divides
   std::string place_;
   std::array<bool, 256> ends_field_{};
   const std::vector<std::string>* names_ = nullptr;

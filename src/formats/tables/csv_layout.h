@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "formats/tables/csv_number.h"
+
 namespace kindling {
 
 // How a CSV text is laid out.
@@ -11,6 +13,7 @@ struct CsvLayout {
   char comment = 0;      // lines that begin with it are skipped; 0: none
   bool has_header = true;
   std::size_t num_skipped_lines = 0;  // before the header
+  NumberMarks numbers{};
 };
 
 // Returns the delimiter that the first line decides, with which it and the next line have equally many

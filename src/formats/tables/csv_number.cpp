@@ -82,16 +82,34 @@ bool divide_exactly(std::uint64_t value, std::size_t power, double& number) {
   return false;
 }
 
+// Takes groups of three digits, each after a separator. Returns nullptr if there are other numbers of digits.
+const char* take_groups(const char* at, const char* end, std::uint64_t& value, char separator) {
+  while (at != end && *at == separator) {
+    if (end - at < 4 || !is_digit(at[1]) || !is_digit(at[2]) || !is_digit(at[3])) return nullptr;
+    value =
+        value * 1000 + static_cast<std::uint64_t>(100 * (at[1] - '0') + 10 * (at[2] - '0') + (at[3] - '0'));
+    at += 4;
+    if (at != end && is_digit(*at)) return nullptr;
+  }
+  return at;
+}
+
 // Reads the usual numbers, of up to 19 digits without an exponent, several times as fast as std::from_chars.
-const char* take_short_number(const char* at, const char* end, double& number) {
+const char* take_short_number(const char* at, const char* end, double& number, NumberMarks marks) {
   const bool is_negative = *at == '-';
   if (is_negative) ++at;
   std::uint64_t value = 0;
   const char* const whole = at;
   at = take_digits(at, end, value);
   auto num_digits = at - whole;
+  if (marks.thousands != 0 && at != end && *at == marks.thousands) {
+    if (num_digits == 0 || num_digits > 3 || *whole == '0') return nullptr;
+    at = take_groups(at, end, value, marks.thousands);
+    if (at == nullptr) return nullptr;
+    num_digits = at - whole;  // with separators, which only make it larger
+  }
   std::size_t power = 0;
-  if (at != end && *at == '.') {
+  if (at != end && *at == marks.decimal) {
     const char* const fraction = ++at;
     at = take_digits(at, end, value);
     power = static_cast<std::size_t>(at - fraction);
@@ -106,9 +124,10 @@ const char* take_short_number(const char* at, const char* end, double& number) {
 
 }  // namespace
 
-const char* take_csv_number(const char* begin, const char* end, double& number) {
-  if (begin == end || (!is_digit(*begin) && *begin != '-' && *begin != '.')) return nullptr;
-  if (const char* const after = take_short_number(begin, end, number)) return after;
+const char* take_csv_number(const char* begin, const char* end, double& number, NumberMarks marks) {
+  if (begin == end || (!is_digit(*begin) && *begin != '-' && *begin != marks.decimal)) return nullptr;
+  if (const char* const after = take_short_number(begin, end, number, marks)) return after;
+  if (marks.decimal != '.' || marks.thousands != 0) return nullptr;
   const auto [after, error] = std::from_chars(begin, end, number);
   return error == std::errc{} && std::isfinite(number) ? after : nullptr;
 }

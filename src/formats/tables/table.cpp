@@ -66,7 +66,8 @@ class TableParser {
     CsvLayout layout{.delimiter = options.delimiter,
                      .comment = options.comment,
                      .has_header = options.has_header,
-                     .num_skipped_lines = options.num_skipped_lines};
+                     .num_skipped_lines = options.num_skipped_lines,
+                     .numbers = {.decimal = options.decimal, .thousands = options.thousands}};
     if (layout.delimiter == 0)
       layout.delimiter = delimiter_of(text, layout, std::string{options.decimal, options.thousands});
     return layout;
@@ -236,7 +237,7 @@ class TableParser {
         fields_.take();
       } else if (state.stage != Stage::numbers) {
         take_text(state);
-      } else if (state.values->is_plain() && fields_.take_number(number)) {
+      } else if (fields_.take_number(number)) {
         add_number(state, number);
       } else {
         take_other(i);

@@ -78,7 +78,7 @@ void read_window(const JsonView& view, TableSchema& schema) {
   for (const auto& [key, number] :
        {std::pair{"window", &schema.window}, std::pair{"horizon", &schema.horizon}}) {
     *number = view[key].integer();
-    if (*number < 1) view[key].refuse(std::to_string(*number), "at least 1");
+    if (*number < 1 || *number > 1'000'000'000) view[key].refuse(std::to_string(*number), "1 to 1000000000");
   }
   schema.series = text_in(view, "series");
   schema.time = text_in(view, "time");

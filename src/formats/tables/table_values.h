@@ -28,8 +28,6 @@ class TableValues {
   }
   // Returns the number that is all of the text.
   std::optional<double> number(std::string_view text) const;
-  // True if numbers are written as C++ writes them.
-  bool is_plain() const { return decimal_ == '.' && thousands_ == 0; }
   // True for a text that is meant as a number, such as 1,5.
   bool is_meant_as_number(std::string_view text) const;
   // What to do about a text in a column of numbers.
@@ -39,6 +37,8 @@ class TableValues {
  private:
   enum class Mistake : std::uint8_t { none, comma, thousands, range, text };
   Mistake mistake_in(std::string_view text) const;
+  // True if numbers are written as C++ writes them.
+  bool is_plain() const { return decimal_ == '.' && thousands_ == 0; }
 
   std::vector<std::string> marks_;
   std::vector<double> marked_numbers_;

@@ -217,6 +217,10 @@ TEST(Table, ReadsNumbersAsOtherProgramsWriteThem) {
         << wrong;
   EXPECT_NE(table_error("a;b\n1,5;1\n2,5;1\n1.5;1\n", {.delimiter = ';', .decimal = ','}).find("row 3"),
             std::string::npos);
+  // A mark that is also the delimiter is one within quotes alone.
+  const Table quoted = table_of("a,b\n1,234\n\"1,234\",5\n", {.thousands = ','});
+  EXPECT_EQ(numbers_in(quoted.columns[0]), "1.00 1234.00");
+  EXPECT_EQ(numbers_in(quoted.columns[1]), "234.00 5.00");
 }
 
 TEST(Table, TakesMarksOfMissingValues) {
