@@ -50,14 +50,15 @@ void ExportedModule::train(bool) { throw_missing("ExportedModule"); }
 Module::Monitor ExportedModule::monitor() const { throw_missing("ExportedModule"); }
 void ExportedModule::save(const std::filesystem::path&) const { throw_missing("ExportedModule"); }
 bool ExportedModule::uses_evaluation_program() const { throw_missing("ExportedModule"); }
-std::optional<std::int64_t> ExportedModule::fixed_batch_size() const { throw_missing("ExportedModule"); }
+std::optional<std::int64_t> ExportedModule::fixed_batch_size(bool) const { throw_missing("ExportedModule"); }
 std::vector<at::Tensor> ExportedModule::run_program(std::span<const at::Tensor>) {
   throw_missing("ExportedModule");
 }
 std::vector<at::Tensor> ExportedModule::run_by_rows(std::span<const at::Tensor>, std::int64_t) {
   throw_missing("ExportedModule");
 }
-void ExportedModule::check_rows(std::span<const at::Tensor>, std::int64_t) {
+void ExportedModule::check_filled(const std::vector<at::Tensor>&, const std::vector<at::Tensor>&,
+                                  std::int64_t) {
   throw_missing("ExportedModule");
 }
 

@@ -61,11 +61,12 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   // Returns the program's tensor outputs in order. The inputs are on the model's device and have the shapes
   // and dtypes of the export; throws DataError for others, and for dynamic sizes out of their range. In
   // evaluation, a program with a fixed batch size takes batches of other sizes in parts, and rows of the
-  // batch fill the last one. Throws DataError if its outputs are not one row per sample. The first such batch
-  // waits for the device.
+  // batch fill the last one. Throws DataError if its outputs are not one row per sample, or if rows that fill
+  // a part change outputs of others: a part that is filled runs twice, and waits for the device.
   std::vector<at::Tensor> run(std::span<const at::Tensor> inputs);
-  // Returns the batch size that the program of this mode was exported for; none if it takes several.
-  std::optional<std::int64_t> fixed_batch_size() const;
+  // Returns the batch size that the program for training or for evaluation was exported for; none if it takes
+  // several.
+  std::optional<std::int64_t> fixed_batch_size(bool train) const;
   // Returns the first output of a program with one input.
   at::Tensor forward(const at::Tensor& input) override;
   // Returns the first output. The inputs are the batch's tensors in order, without the last one if there is
@@ -113,7 +114,8 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   bool uses_evaluation_program() const;
   std::vector<at::Tensor> run_program(std::span<const at::Tensor> inputs);
   std::vector<at::Tensor> run_by_rows(std::span<const at::Tensor> inputs, std::int64_t fixed);
-  void check_rows(std::span<const at::Tensor> inputs, std::int64_t fixed);
+  void check_filled(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& others,
+                    std::int64_t samples);
 
   ExportedModuleOptions options_;
   std::unique_ptr<Program> program_;

@@ -69,10 +69,11 @@ void assert_digits(const Batch& batch, std::optional<at::ScalarType> type) {
 }
 
 // Returns the batch size that a model takes because its program was exported for it.
-std::optional<std::int64_t> fixed_batch_size_of(Module& model) {
-  if (const auto* exported = dynamic_cast<const ExportedModule*>(&model)) return exported->fixed_batch_size();
+std::optional<std::int64_t> fixed_batch_size_of(Module& model, bool train) {
+  if (const auto* exported = dynamic_cast<const ExportedModule*>(&model))
+    return exported->fixed_batch_size(train);
   auto* const backbone = dynamic_cast<ExportedBackbone*>(&model);
-  return backbone == nullptr ? std::nullopt : backbone->backbone().fixed_batch_size();
+  return backbone == nullptr ? std::nullopt : backbone->backbone().fixed_batch_size(train);
 }
 
 // Returns as many samples as requested: the first ones, repeatedly.
@@ -90,7 +91,7 @@ template <class Prepare>
 void export_prepared(Module& model, const Prepare& prepare, Batch example, ExportOptions options,
                      std::size_t num_class_names = 0) {
   check_exported_values(model, options);
-  if (const std::optional<std::int64_t> fixed = fixed_batch_size_of(model)) {
+  if (const std::optional<std::int64_t> fixed = fixed_batch_size_of(model, options.train)) {
     options.dynamic_batch = false;
     example = repeated_to(std::move(example), *fixed);
   }

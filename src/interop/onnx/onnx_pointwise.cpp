@@ -411,8 +411,11 @@ std::string hypot_of(OnnxCall& call, const std::string& first, const std::string
                     root = call.add(
                         "Sqrt", {call.add("Add", {call.scalar(1, type), call.add("Mul", {ratio, ratio})})});
   const std::string is_zero = call.add("Equal", {larger, call.scalar(0, type)});
-  const std::string is_infinite = call.add("IsInf", {larger});
-  return call.add("Where", {call.add("Or", {is_zero, is_infinite}), larger, call.add("Mul", {larger, root})});
+  const std::string finite = call.add("Where", {is_zero, larger, call.add("Mul", {larger, root})});
+  // Also where the other one is NaN.
+  const std::string is_infinite = call.add("Or", {call.add("IsInf", {a}), call.add("IsInf", {b})});
+  const std::string infinity = call.scalar(std::numeric_limits<double>::infinity(), type);
+  return call.add("Where", {is_infinite, infinity, finite});
 }
 
 // The quotients of two infinite numbers and of two zeros are NaN, so others replace them. onnxruntime's Where

@@ -161,4 +161,30 @@ std::vector<std::string> SharedMemory::other_views_of(const std::string& name) c
   return names;
 }
 
+bool SharedMemory::may_share(const std::string& one, const std::string& other) const {
+  const auto first = places_.find(one), second = places_.find(other);
+  return first != places_.end() && second != places_.end() && first->second.memory == second->second.memory;
+}
+
+void SharedMemory::note_repeated(const ProgramNode& node,
+                                 const std::map<std::string, ProgramTensor>& tensors) {
+  const auto count_of = [&](const std::string& name) {
+    const auto found = tensors.find(name);
+    return found == tensors.end() ? 0 : num_elements_of(found->second);
+  };
+  for (const ProgramArgument& output : node.outputs)
+    for (const std::string& made : tensor_names_in(output))
+      for (const ProgramNode::Input& input : node.inputs)
+        for (const std::string& given : tensor_names_in(input.argument))
+          if (given != made && may_share(made, given) &&
+              (count_of(made) > count_of(given) || is_repeated(given)))
+            repeated_.insert(made);
+}
+
+std::int64_t num_elements_of(const ProgramTensor& tensor) {
+  std::int64_t count = 1;
+  for (const ProgramSize& size : tensor.sizes) count *= size.number;
+  return count;
+}
+
 }  // namespace kindling

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,6 +90,10 @@ class SharedMemory {
   std::vector<std::string> same_as(const std::string& name) const;
   // Returns the values that may share its memory as another view.
   std::vector<std::string> other_views_of(const std::string& name) const;
+  // Remembers the results of a call that have several elements in one place of the memory, such as expanded
+  // tensors: these are views with more elements than the tensor that they show, and their views.
+  void note_repeated(const ProgramNode& node, const std::map<std::string, ProgramTensor>& tensors);
+  bool is_repeated(const std::string& name) const { return repeated_.contains(name); }
 
  private:
   struct Place {
@@ -97,8 +102,13 @@ class SharedMemory {
   };
   void add(const std::string& name, const ProgramNode& node, const c10::FunctionSchema& schema);
 
+  bool may_share(const std::string& one, const std::string& other) const;
+
   std::map<std::string, Place> places_;
+  std::set<std::string> repeated_;
 };
+
+std::int64_t num_elements_of(const ProgramTensor& tensor);
 
 // Returns the names of the program's tensors in an argument.
 std::vector<std::string> tensor_names_in(const ProgramArgument& argument);

@@ -161,12 +161,6 @@ bool has_computed_numbers(const ProgramArgument& argument) {
   return list != nullptr && std::ranges::any_of(list->items, has_computed_numbers);
 }
 
-std::int64_t number_of_values(const ProgramTensor& tensor) {
-  std::int64_t count = 1;
-  for (const ProgramSize& size : tensor.sizes) count *= size.number;
-  return count;
-}
-
 // "s0" of "Symbol('s0', positive=True, integer=True)"; empty for more than a symbol.
 std::string symbol_in(const ProgramSize& size) {
   constexpr std::string_view kBegin = "Symbol('";
@@ -261,6 +255,7 @@ void OnnxProgram::add_call(std::size_t number) {
     const bool draws = handle->hasTag(at::Tag::nondeterministic_seeded);
     if (draws || !fold_constants(number, handle->schema())) add_operator(number, name, handle->schema());
     memory_.note(node, handle->schema());
+    memory_.note_repeated(node, program_.tensors);
     if (name == "slice.Tensor" || name == "select.int")
       for (const ProgramArgument& output : node.outputs)
         for (const std::string& piece : tensor_names_in(output)) pieces_[piece] = number;
@@ -278,7 +273,12 @@ void OnnxProgram::add_operator(std::size_t number, const std::string& name,
   const auto& mappings = is_complex ? onnx_complex_mappings() : onnx_mappings();
   auto mapping = mappings.find(name);
   if (mapping == mappings.end()) mapping = mappings.find(without_underscore(name));
-  if (mapping == mappings.end()) refuse_operator_in_onnx(node, name, is_complex);
+  if (mapping == mappings.end() && name.starts_with("fft_")) {  // of real numbers, with real results
+    mapping = onnx_complex_mappings().find(name);
+    if (mapping == onnx_complex_mappings().end()) refuse_operator_in_onnx(node, name, is_complex);
+  } else if (mapping == mappings.end()) {
+    refuse_operator_in_onnx(node, name, is_complex);
+  }
   OnnxCall call(node, &schema, values_, graph_);
   mapping->second(call);
   const std::string* const written = written_tensor(node, schema);
@@ -312,6 +312,8 @@ std::set<std::string> OnnxProgram::write_through(std::size_t number, const std::
     if (made == same.end()) return updated;
     const ProgramNode& node = program_.nodes[pieces_.at(*made)];
     const std::string& whole = std::get<TensorName>(node.inputs.at(0).argument.value).name;
+    // A piece of such a tensor is also in its other parts.
+    if (memory_.is_repeated(whole)) return updated;
     const std::vector<std::string> wholes = memory_.same_as(whole);
     const std::vector<std::string> views = memory_.other_views_of(piece);
     if (std::ranges::none_of(views, [&](const std::string& view) { return is_used_after(number, view); }))
@@ -356,7 +358,7 @@ bool OnnxProgram::fold_constants(std::size_t number, const c10::FunctionSchema& 
   std::vector<std::string> results;
   for (const ProgramArgument& output : node.outputs)
     for (const std::string& name : tensor_names_in(output)) {
-      made += number_of_values(values_.meta(name));
+      made += num_elements_of(values_.meta(name));
       results.push_back(name);
     }
   if (made > given) return false;

@@ -200,7 +200,7 @@ std::vector<at::Tensor> ExportedModule::run(std::span<const at::Tensor> inputs) 
         {.place = "ExportedModule",
          .found = "got " + std::to_string(inputs.size()) + " tensors",
          .wanted = std::to_string(program_->runner.num_inputs()) + ", the number of inputs of the program"});
-  const std::int64_t fixed = is_training() ? 0 : fixed_batch_size().value_or(0);
+  const std::int64_t fixed = is_training() ? 0 : fixed_batch_size(/*train=*/false).value_or(0);
   const std::int64_t samples = inputs.empty() || inputs[0].dim() == 0 ? 0 : inputs[0].size(0);
   return fixed > 0 && samples > 0 && samples != fixed ? run_by_rows(inputs, fixed) : run_program(inputs);
 }

@@ -22,7 +22,7 @@ struct ExportedModule::Program {
   std::vector<std::size_t> constants{};  // indices in weights.tensors that are not part of the model's state
   std::vector<const torch::nn::Module*> layers{};  // whose modes apply to the runner's layers
   std::optional<EvaluationProgram> evaluation{};
-  bool has_warned = false, has_warned_of_draws = false, has_checked_rows = false;
+  bool has_warned = false, has_warned_of_draws = false;
 };
 
 }  // namespace kindling

@@ -45,17 +45,31 @@ std::vector<at::Tensor> rows_of_each(std::span<const at::Tensor> inputs, std::in
   return rows;
 }
 
-bool are_close(const at::Tensor& one, const at::Tensor& other) {
-  if (!one.is_floating_point()) return one.equal(other);
-  const double largest = one.abs().nan_to_num(0, 0, 0).amax().item<double>();
-  return at::allclose(one, other, 0, 1e-4 * largest, /*equal_nan=*/true);
+// Returns the inputs with other values in all rows from `valid` on.
+std::vector<at::Tensor> with_other_rows(const std::vector<at::Tensor>& rows,
+                                        std::span<const at::Tensor> inputs, std::int64_t valid) {
+  std::vector<at::Tensor> others = rows;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (others[i].is_same(inputs[i])) continue;  // it has no samples
+    others[i] = others[i].clone();
+    const at::Tensor filled = others[i].narrow(0, valid, others[i].size(0) - valid);
+    if (filled.is_floating_point())
+      filled.mul_(-3);
+    else
+      filled.zero_();
+  }
+  return others;
+}
+
+bool are_equal(const at::Tensor& one, const at::Tensor& other) {
+  return one.is_floating_point() ? at::allclose(one, other, 0, 0, /*equal_nan=*/true) : one.equal(other);
 }
 
 }  // namespace
 
-std::optional<std::int64_t> ExportedModule::fixed_batch_size() const {
-  const ExportedProgram& program =
-      uses_evaluation_program() ? program_->evaluation->program() : program_->file.program();
+std::optional<std::int64_t> ExportedModule::fixed_batch_size(bool train) const {
+  const bool is_evaluation = program_->evaluation && !train;
+  const ExportedProgram& program = is_evaluation ? program_->evaluation->program() : program_->file.program();
   for (const ProgramInput& input : program.inputs) {
     const auto* name = std::get_if<TensorName>(&input.argument.value);
     if (input.kind != ProgramInput::Kind::user || name == nullptr) continue;
@@ -68,14 +82,18 @@ std::optional<std::int64_t> ExportedModule::fixed_batch_size() const {
 
 std::vector<at::Tensor> ExportedModule::run_by_rows(std::span<const at::Tensor> inputs, std::int64_t fixed) {
   const std::int64_t samples = inputs[0].size(0);
-  if (!program_->has_checked_rows) check_rows(inputs, fixed);
-  program_->has_checked_rows = true;
   std::vector<std::vector<at::Tensor>> parts;
   for (std::int64_t begin = 0; begin < samples; begin += fixed) {
-    std::vector<at::Tensor> outputs = run_program(rows_of_each(inputs, samples, begin, fixed));
-    parts.resize(outputs.size());
+    const std::vector<at::Tensor> rows = rows_of_each(inputs, samples, begin, fixed);
+    std::vector<at::Tensor> outputs = run_program(rows);
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      parts[i].push_back(outputs[i].narrow(0, 0, std::min(fixed, samples - begin)));
+      if (outputs[i].dim() == 0 || outputs[i].size(0) != fixed)
+        refuse_rows(fixed, samples, "its output " + std::to_string(i + 1) + " has no row per sample");
+    const std::int64_t valid = std::min(fixed, samples - begin);
+    for (at::Tensor& output : outputs) output = output.narrow(0, 0, valid);
+    if (valid < fixed) check_filled(outputs, with_other_rows(rows, inputs, valid), samples);
+    parts.resize(outputs.size());
+    for (std::size_t i = 0; i < outputs.size(); ++i) parts[i].push_back(outputs[i]);
   }
   std::vector<at::Tensor> outputs;
   for (const std::vector<at::Tensor>& part : parts)
@@ -83,27 +101,16 @@ std::vector<at::Tensor> ExportedModule::run_by_rows(std::span<const at::Tensor> 
   return outputs;
 }
 
-// Runs the rows a second time, one place further in front and with another last row: what they give must not
-// depend on their place, nor on the other rows.
-void ExportedModule::check_rows(std::span<const at::Tensor> inputs, std::int64_t fixed) {
+// Runs rows of which the last ones have other values: they must not change the outputs of the first ones.
+void ExportedModule::check_filled(const std::vector<at::Tensor>& outputs,
+                                  const std::vector<at::Tensor>& others, std::int64_t samples) {
   const at::NoGradGuard no_grad;
-  const std::int64_t samples = inputs[0].size(0);
-  const std::vector<at::Tensor> rows = rows_of_each(inputs, samples, 0, fixed);
-  std::vector<at::Tensor> others = rows_of_each(inputs, samples, 1, fixed);
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    if (others[i].is_same(inputs[i])) continue;
-    others[i] = others[i].clone();
-    others[i][fixed - 1].zero_();
-  }
-  const std::vector<at::Tensor> outputs = run_program(rows), changed = run_program(others);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].dim() == 0 || outputs[i].size(0) != fixed)
-      refuse_rows(fixed, samples, "its output " + std::to_string(i + 1) + " has no row per sample");
-    if (fixed > 1 && !are_close(outputs[i].narrow(0, 1, fixed - 1), changed[i].narrow(0, 0, fixed - 1)))
-      refuse_rows(fixed, samples,
+  const std::vector<at::Tensor> changed = run_program(others);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (!are_equal(outputs[i], changed[i].narrow(0, 0, outputs[i].size(0))))
+      refuse_rows(changed[i].size(0), samples,
                   "a row of its output " + std::to_string(i + 1) +
                       " depends on the other rows or on random numbers, as with statistics of the batch");
-  }
 }
 
 }  // namespace kindling

@@ -313,7 +313,7 @@ def angles(_, x):
     pairs = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.5, -1e-30, 1e38])
     grid, odd = torch.atan2(pairs.view(-1, 1) + 0 * x[:1, :1], pairs), odd_values(x)
     flat = torch.atan2(pairs * x[0, 0].abs(), pairs.flip(0))
-    return torch.atan2(x, x.flip(1)), grid, 1 / grid, torch.atan2(odd, odd.flip(1)), 1 / torch.atan2(odd, odd.roll(1, 1)), flat, torch.arctan2((x * 3).long(), (x * 3).long().flip(1))
+    return torch.atan2(x, x.flip(1)), grid, 1 / grid, torch.atan2(odd, odd.flip(1)), 1 / torch.atan2(odd, odd.roll(1, 1)), flat, torch.arctan2((x * 3).long(), (x * 3).long().flip(1)), torch.hypot(pairs.view(-1, 1) + 0 * x[:1, :1], pairs)
 
 
 def sums_and_products(_, x):
@@ -373,7 +373,7 @@ def fourier(_, x):
             fft.ihfft(y), fft.ihfft(x, 9), fft.fft2(y), fft.fftn(y, dim=(1, 2)), fft.ifft2(z, s=(3, 6)), fft.fftn(z, s=(2, 7)), fft.rfft2(y), fft.rfftn(y, dim=(2, 1), norm="ortho"),
             fft.fftshift(z, 1), fft.ifftshift(z, (1, 2)), fft.fft(x.long()), fft.fftn(y, s=(2, -1), dim=(-1, 1)), fft.fft(y[:, :1], dim=1)]
     some += [fft.rfft(y, norm=kind) for kind in kinds] + [fft.ifft(y, 7, norm=kind) for kind in kinds]
-    real = [fft.irfft(z), fft.irfft(z, 7), fft.irfft(z, 3), fft.irfft(z, 12, 1), fft.hfft(z, norm="ortho"), fft.hfft(z, 5, 1), fft.irfft2(z, s=(4, 9)), fft.irfftn(z, dim=(1, 2)), fft.fftshift(y, 2),
+    real = [fft.irfft(z), fft.irfft(z, 7), fft.irfft(z, 3), fft.irfft(z, 12, 1), fft.irfft(y), fft.irfft2(y), fft.hfft(z, norm="ortho"), fft.hfft(z, 5, 1), fft.irfft2(z, s=(4, 9)), fft.irfftn(z, dim=(1, 2)), fft.fftshift(y, 2),
             fft.irfft(fft.rfft(x), 20) - x, fft.ifft2(fft.fft2(z)).real, fft.fftn(fft.fft(y), dim=1).real, fft.fft(fft.fft(y, dim=-1), dim=-2).imag]
     real += [fft.irfft(z, norm=kind) for kind in kinds]
     with_nan = torch.cat([x, x * float("nan")], 1)

@@ -133,6 +133,23 @@ TEST(Onnx, WritesThroughSlicesUnlessOthersOverlap) {
   EXPECT_NE(small.refusal("m").find("a view of the memory of \"other\""), std::string::npos);
 }
 
+// Rows of u overlap: u[0] is a part of u[1], too.
+TEST(Onnx, RefusesWritesToPiecesWhoseElementsRepeat) {
+  SmallProgram small;
+  const auto number = [](std::int64_t value) { return ProgramArgument{value}; };
+  small.call("clone.default", "x", "y");
+  small.call("unfold.default", "y", "u",
+             {{"dimension", number(0)}, {"size", number(2)}, {"step", number(1)}});
+  small.program.tensors["u"].sizes = {{3}, {2}};
+  small.call("select.int", "u", "z", {{"dim", number(0)}, {"index", number(0)}});
+  small.call("relu_.default", "z", "r");
+  small.program.tensors["z"].sizes = small.program.tensors["r"].sizes = {{2}};
+  EXPECT_EQ(small.refusal("r"), "");
+  small.call("neg.default", "u", "n");
+  small.program.tensors["n"].sizes = {{3}, {2}};
+  EXPECT_NE(small.refusal("n").find("a view of the memory of \"u\""), std::string::npos);
+}
+
 TEST(Onnx, RefusesComplexInputsAndUnknownOperatorsOfComplexNumbers) {
   SmallProgram input;
   input.program.tensors["x"].type = ProgramType::complex64;
