@@ -88,11 +88,7 @@ TEST_F(TableColumnsFile, RenamesColumnsForAllOtherKeys) {
   }
 }
 
-TEST_F(TableColumnsFile, SwapsNamesAndNamesColumnsWithoutAHeader) {
-  TableData swapped = table({.file = write("t.csv", "a,b,y\n1,2,3\n4,5,6\n"),
-                             .features = {"a"},
-                             .rename = {{"a", "b"}, {"b", "a"}}});
-  EXPECT_EQ(column(swapped.train_dataloader(), 0), (Numbers{2, 5}));
+TEST_F(TableColumnsFile, NamesColumnsWithoutAHeader) {
   TableData plain = table({.file = write("n.csv", "1,2\n4,5\n"),
                            .features = {"a"},
                            .header = false,
@@ -121,6 +117,8 @@ TEST_F(TableColumnsFile, RefusesNamesThatDoNotFit) {
             "t.csv, header: two columns have the name 'b'; expected: distinct names; rename one of them");
   EXPECT_EQ(refusal({{"a", "c"}, {"b", "c"}}),
             "data.rename: two columns become 'c'; expected: distinct names");
+  EXPECT_EQ(refusal({{"a", "b"}, {"b", "a"}}),
+            "data.rename: the new name 'a' is also an old one; expected: new names that are not renamed");
   EXPECT_EQ(refusal({{"a", ""}}), "data.rename: an empty name; expected: distinct names");
 }
 
@@ -157,6 +155,38 @@ TEST_F(TableColumnsFile, KeepsColumnsOfSeveralUnits) {
   EXPECT_EQ(data.schema().features[0].kind, ColumnKind::category) << "two units";
   EXPECT_EQ(data.schema().features[1].kind, ColumnKind::category) << "declared";
   EXPECT_EQ(data.schema().features[2].kind, ColumnKind::category) << "1,234 may be 1.234";
+}
+
+TEST_F(TableColumnsFile, KeepsTextsThatAreMoreThanANumberWithAUnit) {
+  for (const char* const text :
+       {"(5)",    "($5)",   "1 000",       "25 000 kg", "1\u00a0000 €", "3 1/2",  "5 to 10",
+        "5±2 kg", "9h30",   "12 Nov 2025", "USD.500",   "<5",           ">5 mg",  "~5",
+        "#1001",  "SKU001", "А12",         "--5 kg",    "\u22125 kg",   "+49 170"}) {
+    std::string rows;
+    for (int i = 0; i < 3; ++i) rows += std::string(text) + "," + std::to_string(i) + "\n";
+    TableData data = table({.file = write("t.csv", "x,y\n" + rows), .units = true});
+    data.prepare();
+    EXPECT_EQ(data.schema().features[0].kind, ColumnKind::category) << text;
+  }
+}
+
+TEST_F(TableColumnsFile, ReadsUnitsInJsonLinesWithADecimalPoint) {
+  TableData data = table({.file = write("t.csv", "x;y\n5,5 kg;1\n1.006,5 kg;2\n"),
+                          .thousands = ".",
+                          .decimal = ",",
+                          .units = true});
+  EXPECT_EQ(column(data.train_dataloader(), 0), (Numbers{5.5, 1006.5}));
+  data.predict_from(write("p.jsonl", "{\"x\": \"1.25 kg\"}\n"));
+  EXPECT_EQ(column(data.predict_dataloader(), 0), Numbers{1.25});
+}
+
+TEST_F(TableColumnsFile, HasNoClassesOfOmittedRows) {
+  TableData data({.file = write("t.csv", "d,k\n2026-01-01,a\n2026-01-02,b\nnever,zzz\n"),
+                  .label = "k",
+                  .dates = {"d"},
+                  .on_broken = "skip"});
+  data.prepare();
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"a", "b"}));
 }
 
 TEST_F(TableColumnsFile, PredictsNumbersWithAUnit) {

@@ -79,6 +79,12 @@ void check_rename(const TableDataOptions& options) {
           {.place = "data.rename",
            .found = name.empty() ? "an empty name" : "two columns become '" + one_line(name) + "'",
            .wanted = "distinct names"});
+  // Other files may have the new names already.
+  for (const std::string& name : names)
+    if (options.rename.contains(name))
+      throw ConfigError({.place = "data.rename",
+                         .found = "the new name '" + one_line(name) + "' is also an old one",
+                         .wanted = "new names that are not renamed"});
 }
 
 }  // namespace

@@ -155,7 +155,13 @@ void require_numbers(const TableColumn& column, const std::string& place) {
 }
 
 std::vector<std::string> class_names_of(const TableColumn& column) {
-  if (column.kind == ColumnKind::category) return sorted_classes(column.categories);
+  if (column.kind == ColumnKind::category) {
+    std::vector<std::string> names;  // those of omitted rows do not occur
+    const std::set<std::int32_t> codes(column.codes.begin(), column.codes.end());
+    for (const std::int32_t code : codes)
+      if (code >= 0) names.push_back(column.categories[static_cast<std::size_t>(code)]);
+    return sorted_classes(names);
+  }
   std::set<double> numbers;
   for (const double number : column.numbers)
     if (!std::isnan(number)) numbers.insert(number);

@@ -140,7 +140,7 @@ Table TableReader::read_again(const std::filesystem::path& file, const TableSche
   Table table = read(file, reading(with_columns, schema.id, with_labels ? schema.label : ""));
   for (TableColumn& column : table.columns) unify_by(schema, column);
   WrongRows wrong;
-  remove_units(schema.units, layout_of(options_), place, table, wrong);
+  remove_units(schema.units, layout_in(file, options_), place, table, wrong);
   for (const std::string& name : schema.dates) {
     if (table.find(name) == nullptr)
       throw DataError({.place = place,
@@ -165,7 +165,7 @@ Table TableReader::read_first() {
     take_row_name(table);
     if (options_.units) find_units(table);
     WrongRows wrong;
-    remove_units(units_, layout_of(options_), place, table, wrong);
+    remove_units(units_, layout_in(options_.file, options_), place, table, wrong);
     for (const std::string& name : options_.dates)
       add_date_columns(name, /*only_varying=*/true, table, wrong, place);
     require_columns(table);
@@ -194,6 +194,8 @@ Table TableReader::names_only() const {
 }
 
 void TableReader::find_units(const Table& table) {
+  const TableOptions layout = layout_in(options_.file, options_);
+  std::string found;
   for (const TableColumn& column : table.columns) {
     const std::string& name = column.name;
     const bool has_texts = column.kind == ColumnKind::number || is_declared(name) || name == options_.label ||
@@ -201,8 +203,12 @@ void TableReader::find_units(const Table& table) {
                            name == options_.time || name == table.row_name ||
                            contains(options_.dates, name) || contains(options_.exclude, name);
     if (has_texts) continue;
-    if (const auto unit = common_unit(column.categories, layout_of(options_))) units_[name] = *unit;
+    const auto unit = common_unit(column.categories, layout);
+    if (!unit) continue;
+    units_[name] = *unit;
+    found += (found.empty() ? "" : ", ") + one_line(name) + " (" + one_line(unit_text(*unit)) + ")";
   }
+  if (!found.empty()) log_info("data.units: read as numbers: " + found);
 }
 
 void TableReader::add_units(TableSchema& schema) const {

@@ -395,6 +395,12 @@ std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& colum
   return groups;
 }
 
+TableOptions layout_in(const std::filesystem::path& file, const TableDataOptions& options) {
+  TableOptions layout = layout_of(options);
+  if (is_json_lines_file(file)) layout.thousands = 0, layout.decimal = '.';
+  return layout;
+}
+
 std::vector<double> times_of(const Table& table, const TableColumn& column, const TableDataOptions& options,
                              const std::string& place, WrongRows* wrong) {
   const auto refuse = [&](std::size_t row, const std::string& found) {
@@ -407,9 +413,7 @@ std::vector<double> times_of(const Table& table, const TableColumn& column, cons
   for (std::size_t row = 0; row < table.num_rows; ++row)
     if (column.is_missing(row)) refuse(row, "the time is missing");
   if (column.kind == ColumnKind::number) return column.numbers;
-  TableOptions layout = layout_of(options);
-  if (is_json_lines_file(place)) layout.thousands = 0, layout.decimal = '.';
-  const ValuesOfColumns all(layout, place);
+  const ValuesOfColumns all(layout_in(place, options), place);
   const TableValues& values = all.of(column.name);
   std::vector<double> numbers, dates;  // of each category; NaN: none
   for (const std::string& text : column.categories) {

@@ -24,6 +24,8 @@ struct TableRows {
 
 // Returns the options of the reader that say how the file is written.
 KINDLING_API TableOptions layout_of(const TableDataOptions& options);
+// The same for the texts of a file: those in JSON lines have a decimal point.
+TableOptions layout_in(const std::filesystem::path& file, const TableDataOptions& options);
 
 // Throws ConfigError, which names the key and similar columns, if the table lacks the column.
 const TableColumn& require_column(const Table& table, const std::string& name, const std::string& key,

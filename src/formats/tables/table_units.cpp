@@ -1,7 +1,7 @@
 #include "formats/tables/table_units.h"
 
 #include <algorithm>
-#include <cctype>
+#include <array>
 
 #include "formats/tables/table_values.h"
 
@@ -9,6 +9,7 @@ namespace kindling {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789";
+bool is_digit_of_number(char c) { return kDigits.find(c) != std::string_view::npos; }
 
 // A text in its parts, without spaces at their ends.
 struct TextWithUnit {
@@ -35,6 +36,8 @@ std::size_t end_of_number(std::string_view text, std::size_t begin) {
   return end;
 }
 
+bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
+
 std::optional<TextWithUnit> split_unit(std::string_view text) {
   text = trimmed_blanks(text);
   std::size_t begin = text.find_first_of(kDigits);
@@ -51,22 +54,38 @@ std::optional<TextWithUnit> split_unit(std::string_view text) {
     sign = before.back();
     before.remove_suffix(1);
   }
+  // SKU001 and USD.500 are names.
+  const bool has_blank = text.substr(0, begin).find_first_of(" \t") != std::string_view::npos;
+  if (!before.empty() && is_capital(before.front()) && !has_blank) return std::nullopt;
   return TextWithUnit{.number = (sign == "-" ? sign : "") + std::string(text.substr(begin, end - begin)),
                       .prefix = std::string(trimmed_blanks(before)),
                       .suffix = std::string(trimmed_blanks(text.substr(end)))};
 }
 
-bool is_letter(unsigned char c) { return std::isalpha(c) != 0; }
+// Other texts before a number change its meaning, such as "<5", "~5" and "(5)".
+bool is_currency(std::string_view text) {
+  constexpr std::array<std::string_view, 18> kSigns{"$", "€", "£", "¥", "₹", "₩", "₽", "₺",  "₴",
+                                                    "₪", "₫", "฿", "₱", "₦", "₡", "US$", "R$", "A$"};
+  return (text.size() == 3 && std::ranges::all_of(text, is_capital)) ||
+         std::ranges::find(kSigns, text) != kSigns.end();
+}
+
+// True for "kg", "%" and "m2"; not for the rest of a larger number or of another text, as in "1 000 kg",
+// "3 1/2", "5 to 10", "12:30" and "9h30".
+bool is_unit_after_number(std::string_view text) {
+  if (std::string_view("-:/.,'_+*#()<>=~").find(text.front()) != std::string_view::npos) return false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (!is_digit_of_number(text[i])) continue;
+    const bool follows_letter = i > 0 && (is_capital(text[i - 1]) || text[i - 1] == '^' ||
+                                          (text[i - 1] >= 'a' && text[i - 1] <= 'z'));
+    if (!follows_letter || (i + 1 < text.size() && is_digit_of_number(text[i + 1]))) return false;
+  }
+  return true;
+}
 
 bool is_unit(const NumberUnit& unit) {
-  const bool has_letters = std::ranges::any_of(unit.prefix, is_letter);
-  const bool is_currency = unit.prefix.size() == 3 &&
-                           std::ranges::all_of(unit.prefix, [](char c) { return c >= 'A' && c <= 'Z'; });
-  if (has_letters && !is_currency) return false;
-  // "12:30" and "2026-11" are no numbers with a unit.
-  if (!unit.suffix.empty() &&
-      std::string_view("-:/.,'_+*#").find(unit.suffix.front()) != std::string_view::npos)
-    return false;
+  if (!unit.prefix.empty() && !is_currency(unit.prefix)) return false;
+  if (!unit.suffix.empty() && !is_unit_after_number(unit.suffix)) return false;
   return !unit.prefix.empty() || !unit.suffix.empty();
 }
 

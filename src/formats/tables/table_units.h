@@ -13,7 +13,7 @@
 namespace kindling {
 
 // Returns the unit that all texts have; nothing if one of them is not a number with it. A unit before the
-// number has no letters or is a currency of three capitals: user12 is a name. `options`: how numbers are
+// number is a currency: its sign, or three capitals and a blank. `options`: how numbers are
 // written; without TableOptions::thousands, a comma separates thousands where no text allows another meaning.
 KINDLING_API std::optional<NumberUnit> common_unit(const std::vector<std::string>& texts,
                                                    const TableOptions& options);

@@ -62,8 +62,6 @@ bool is_usual_mark(std::string_view text) {
 TableValues::TableValues(const TableOptions& options, std::vector<std::string> marks,
                          const std::string& place)
     : marks_(std::move(marks)), thousands_(options.thousands), decimal_(options.decimal) {
-  for (const std::string& mark : marks_)
-    if (const auto number = csv_number(mark)) marked_numbers_.push_back(*number);
   takes_usual_marks_ = std::find(marks_.begin(), marks_.end(), "auto") != marks_.end();
   if (decimal_ != '.' && decimal_ != ',')
     throw DataError({.place = place,
@@ -78,6 +76,8 @@ TableValues::TableValues(const TableOptions& options, std::vector<std::string> m
                      .found = "the decimal mark is also the separator of thousands",
                      .wanted = "different characters",
                      .remedy = "set decimal = \",\" with thousands = \".\""});
+  for (const std::string& mark : marks_)
+    if (const auto marked = number(mark)) marked_numbers_.push_back(*marked);
 }
 
 ValuesOfColumns::ValuesOfColumns(const TableOptions& options, const std::string& place)

@@ -217,6 +217,12 @@ TEST(Table, ReadsNumbersAsOtherProgramsWriteThem) {
         << wrong;
   EXPECT_NE(table_error("a;b\n1,5;1\n2,5;1\n1.5;1\n", {.delimiter = ';', .decimal = ','}).find("row 3"),
             std::string::npos);
+  // Marks of missing values are written as the numbers of the file are.
+  EXPECT_EQ(numbers_in(
+                table_of("a;b\n-9,9;1\n1,5;2\n9.999;3\n1;4\n",
+                         {.delimiter = ';', .thousands = '.', .decimal = ',', .na_values = {"-9,9", "9.999"}})
+                    .columns[0]),
+            "- 1.50 - 1.00");
   // A mark that is also the delimiter is one within quotes alone.
   const Table quoted = table_of("a,b\n1,234\n\"1,234\",5\n", {.thousands = ','});
   EXPECT_EQ(numbers_in(quoted.columns[0]), "1.00 1234.00");
