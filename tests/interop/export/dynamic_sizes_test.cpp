@@ -307,7 +307,7 @@ TEST(DynamicSizes, OneCanHaveSeveralPlaces) {
   EXPECT_TRUE(same(one.forward_inputs(longer), run(longer).tensors()[0]));
   // Other batches are evaluated in parts of 6 samples, and refused in training.
   const Batch more = ids_and_mask_of(7, 9);
-  EXPECT_TRUE(at::allclose(one.forward_inputs(more), run(more).tensors()[0], 1e-6, 1e-6));
+  EXPECT_TRUE(at::allclose(one.forward_inputs(more), run(more).tensors()[0], 1e-5, 1e-5));  // other blocking
   one.train();
   EXPECT_THROW(one.forward_inputs(more), DataError);
 }
