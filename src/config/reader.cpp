@@ -13,6 +13,7 @@
 #include "config/config_tree.h"
 #include "config/findings.h"
 #include "config/hints.h"
+#include "config/node_texts.h"
 #include "config/option_checks.h"
 #include "config/toml_text.h"
 #include "kindling/base/suggest.h"
@@ -22,10 +23,6 @@ namespace kindling::config {
 namespace {
 
 constexpr std::size_t kMaxShownStringBytes = 80;
-
-bool is_one_value(const ConfigNode& node) {
-  return !std::holds_alternative<ConfigTable>(node.value) && !std::holds_alternative<ConfigArray>(node.value);
-}
 
 // "the string \"1e-3\"", "an array of 3 values"
 std::string found_text(const ConfigNode& node) {
@@ -47,14 +44,6 @@ std::string found_text(const ConfigNode& node) {
     }
   };
   return std::visit(text_of, node.value);
-}
-
-// Returns the string of a value; for overrides also the text of a number or a date, because quotes are a
-// burden in a shell.
-std::optional<std::string> as_string(const ConfigNode& node) {
-  if (const auto* text = std::get_if<std::string>(&node.value)) return *text;
-  if (!node.written.empty() && is_one_value(node)) return node.written;
-  return std::nullopt;
 }
 
 // An error in a value, or in one of its elements.
@@ -111,44 +100,6 @@ std::string remedy(const ConfigNode& node) {
     return is_one_value(node) ? " (put it in brackets)" : "";
   if constexpr (OptionTable<Scalar>) return "";
   return is_one_value(node) && !std::is_arithmetic_v<Scalar> ? " (put it in quotes)" : "";
-}
-
-// A string, or an array of them.
-std::optional<std::vector<std::string>> texts_in(const ConfigNode& node) {
-  if (const std::optional<std::string> text = as_string(node)) return std::vector{*text};
-  const auto* const items = std::get_if<ConfigArray>(&node.value);
-  if (items == nullptr) return std::nullopt;
-  std::vector<std::string> texts;
-  for (const ConfigNode& item : *items) {
-    const auto* const text = std::get_if<std::string>(&item.value);
-    if (text == nullptr) return std::nullopt;
-    texts.push_back(*text);
-  }
-  return texts;
-}
-
-std::optional<TextsByName> texts_by_name_in(const ConfigNode& node) {
-  const auto* const table = std::get_if<ConfigTable>(&node.value);
-  if (table == nullptr) return texts_in(node);
-  TextsByName found;
-  for (const auto& [name, item] : *table) {
-    std::optional<std::vector<std::string>> texts = texts_in(*item);
-    if (!texts) return std::nullopt;
-    found.by_name[name] = *std::move(texts);
-  }
-  return found;
-}
-
-std::optional<TextMap> text_map_in(const ConfigNode& node) {
-  const auto* const table = std::get_if<ConfigTable>(&node.value);
-  if (table == nullptr) return std::nullopt;
-  TextMap texts;
-  for (const auto& [name, item] : *table) {
-    std::optional<std::string> text = as_string(*item);
-    if (!text) return std::nullopt;
-    texts[name] = *std::move(text);
-  }
-  return texts;
 }
 
 template <class Scalar>

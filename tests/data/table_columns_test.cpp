@@ -4,28 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "data/file_test.h"
 #include "kindling/base/error.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/data/table_data.h"
 #include "support/log_lines.h"
-#include "support/scratch.h"
 
 namespace kindling {
 namespace {
 
 using Numbers = std::vector<double>;
 
-class TableColumnsFile : public testing::Test {
+class TableColumnsFile : public FileTest {
  protected:
-  std::filesystem::path write(const std::string& name, const std::string& text) {
-    std::ofstream(scratch_ / name) << text;
-    return scratch_ / name;
-  }
   TableData table(TableDataOptions options) {
     if (options.target.empty()) options.target = {"y"};
     return TableData(std::move(options), {.shuffle = false});
@@ -36,18 +30,6 @@ class TableColumnsFile : public testing::Test {
     const at::Tensor values = raw.select(1, index).nan_to_num(-777).contiguous();
     return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel()};
   }
-  std::string message(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      std::string text = error.what();
-      const std::string folder = scratch_.folder().string() + "/";
-      for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
-      return text;
-    }
-    return "no error";
-  }
-  Scratch scratch_;
 };
 
 TEST_F(TableColumnsFile, TakesAMarkOfAMissingValueInItsColumnOnly) {

@@ -5,20 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "data/file_test.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/models/mlp_regressor.h"
 #include "support/device_under_test.h"
 #include "support/log_lines.h"
-#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {
@@ -35,12 +34,8 @@ constexpr const char* kHouses =
     "a4,5,,40,400\n"
     "a5,9,Basel,100,900\n";
 
-class TableFile : public testing::Test {
+class TableFile : public FileTest {
  protected:
-  std::filesystem::path write(const std::string& name, const std::string& text) {
-    std::ofstream(scratch_ / name) << text;
-    return scratch_ / name;
-  }
   // The first four rows are for training.
   TableData houses(TableDataOptions options = {}, DataOptions shared = {}) {
     options.file = write("houses.csv", kHouses);
@@ -64,19 +59,6 @@ class TableFile : public testing::Test {
     return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
            a.nan_to_num(-777).equal(b.nan_to_num(-777));
   }
-  std::string without_folder(std::string text) const {
-    const std::string folder = scratch_.folder().string() + "/";
-    for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
-    return text;
-  }
-  std::string message(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return without_folder(error.what());
-    }
-    return "no error";
-  }
   std::vector<std::string> warnings_of(const std::function<void()>& call) {
     LogLines log;
     call();
@@ -86,8 +68,6 @@ class TableFile : public testing::Test {
   std::string refusal(TableDataOptions options, DataOptions shared = {}) {
     return message([&] { houses(options, shared).prepare(); });
   }
-
-  Scratch scratch_;
 };
 
 TEST_F(TableFile, HasRawRowsWithNanAndCodes) {

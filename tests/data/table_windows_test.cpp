@@ -2,23 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "data/file_test.h"
 #include "data/loading/window_dataset.h"
 #include "kindling/base/error.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/data/table_data.h"
 #include "support/log_lines.h"
-#include "support/scratch.h"
 
 namespace kindling {
 namespace {
 
-class TableWindowsFile : public testing::Test {
+class TableWindowsFile : public FileTest {
  protected:
   // Two series whose rows alternate: a has x = 0 … rows-1, b has x = 100 … 100+rows-1; y is 10 times x.
   static std::string alternating(int rows) {
@@ -29,10 +27,6 @@ class TableWindowsFile : public testing::Test {
         text += (of_b == 0 ? "a," : "b,") + std::to_string(x) + "," + std::to_string(10 * x) + "\n";
       }
     return text;
-  }
-  std::filesystem::path write(const std::string& name, const std::string& text) {
-    std::ofstream(scratch_ / name) << text;
-    return scratch_ / name;
   }
   TableData windows(const std::string& text, TableDataOptions options, DataOptions shared = {}) {
     options.file = write("s.csv", text);
@@ -54,18 +48,6 @@ class TableWindowsFile : public testing::Test {
     }
     return found;
   }
-  std::string message(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      std::string text = error.what();
-      const std::string folder = scratch_.folder().string() + "/";
-      for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
-      return text;
-    }
-    return "no error";
-  }
-  Scratch scratch_;
 };
 
 TEST_F(TableWindowsFile, HasEachWindowOfEachSeriesWithTheRowAfterIt) {
