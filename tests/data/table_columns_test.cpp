@@ -89,6 +89,15 @@ TEST_F(TableColumnsFile, ReadsOtherFilesWithOldOrNewNames) {
   }
 }
 
+TEST_F(TableColumnsFile, RefusesKeysThatBecomeOneColumn) {
+  const std::string file = write("t.jsonl", "{\"a\": 1, \"y\": 1}\n{\"b\": 2, \"y\": 2}\n");
+  EXPECT_EQ(message([&] {
+              table({.file = file, .rename = {{"a", "b"}}}).prepare();
+            }),
+            "t.jsonl, row 2 (line 2), column 'b': the file also has the key 'a' for this column, see "
+            "data.rename; expected: one key for each column");
+}
+
 TEST_F(TableColumnsFile, RefusesNamesThatDoNotFit) {
   const auto refusal = [&](const TextMap& rename) {
     return message([&] { table({.file = write("t.csv", "a,b,y\n1,2,3\n"), .rename = rename}).prepare(); });

@@ -124,10 +124,11 @@ CsvField CsvFields::take() {
   ++num_taken_;
   if (at_ != end_ && *at_ == '"') return take_quoted();
   const char* const begin = at_;
-  while (at_ != end_ && !ends_field(*at_)) ++at_;
-  const CsvField field{.text = without_spaces(begin, at_)};
+  const char* end = begin;
+  while (end != end_ && !ends_field(*end)) ++end;
+  at_ = end;
   end_field();
-  return field;
+  return {.text = without_spaces(begin, end)};
 }
 
 bool CsvFields::take_number(double& number) {

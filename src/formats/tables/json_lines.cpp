@@ -122,6 +122,7 @@ class JsonLinesParser {
   bool key(const std::string& name) {
     at_ = find_or_add(options_.renamed.empty() ? name : renamed(name, options_));
     has_key_ = true;
+    if (!options_.renamed.empty()) refuse_second_name(name);
     if (last_rows_[at_] == row_)
       throw RowError({.place = where(), .found = "the line has this key twice", .wanted = "distinct keys"});
     last_rows_[at_] = row_;
@@ -174,6 +175,7 @@ class JsonLinesParser {
   void remove_new_columns() {
     for (; columns_.size() > num_columns_before_; columns_.pop_back()) {
       by_name_.erase(columns_.back().column.name);
+      keys_.erase(columns_.back().column.name);
       if (columns_.back().stage != Stage::skipped) --num_stored_;
     }
     last_rows_.resize(num_columns_before_);
@@ -200,6 +202,16 @@ class JsonLinesParser {
                     .found = found,
                     .wanted = "a number, a text, true, false, or null",
                     .remedy = "write its values under separate keys, or remove the key"});
+  }
+
+  // A file has the old name of a column or the new one.
+  void refuse_second_name(const std::string& key) {
+    const auto [known, is_new] = keys_.emplace(columns_[at_].column.name, key);
+    if (known->second == key) return;
+    throw RowError({.place = where(),
+                    .found = "the file also has the key '" + one_line(known->second) +
+                             "' for this column, see data.rename",
+                    .wanted = "one key for each column"});
   }
 
   // The keys of a line usually have the order of those before.
@@ -303,6 +315,7 @@ class JsonLinesParser {
   std::vector<ColumnState> columns_;
   std::vector<std::size_t> last_rows_;  // of columns: the last row that has the key
   std::unordered_map<std::string, std::size_t> by_name_;
+  std::unordered_map<std::string, std::string> keys_;  // of renamed columns: the key in the file
   std::size_t row_ = 0, line_row_ = 0, line_ = 0;  // counted from 1; the rows without and with skipped ones
   std::size_t num_stored_ = 0;                     // columns that are not skipped
   std::size_t num_columns_before_ = 0;             // the line that is read

@@ -48,13 +48,17 @@ std::optional<double> number_in(std::string_view text, char thousands, char deci
   return csv_number(plain);
 }
 
-// True for texts by which programs mark missing values.
-bool is_usual_mark(std::string_view text) {
-  constexpr std::array<std::string_view, 27> kMarks{
-      "?",   "-",   "--",      ".",       "*",     "None",  "none", "n/a",      "na",
-      "Na",  "Nan", "NAN",     "-nan",    "-NaN",  "<NA>",  "#N/A", "#N/A N/A", "#NA",
-      "nil", "\\N", "#VALUE!", "#DIV/0!", "#REF!", "#NUM!", "Null", "NONE",     "missing"};
-  return std::find(kMarks.begin(), kMarks.end(), text) != kMarks.end();
+constexpr std::array<std::string_view, 6> kMissingTexts{"NA", "N/A", "NaN", "nan", "NULL", "null"};
+
+// By which programs mark missing values.
+constexpr std::array<std::string_view, 27> kUsualMarks{
+    "?",   "-",   "--",      ".",       "*",     "None",  "none", "n/a",      "na",
+    "Na",  "Nan", "NAN",     "-nan",    "-NaN",  "<NA>",  "#N/A", "#N/A N/A", "#NA",
+    "nil", "\\N", "#VALUE!", "#DIV/0!", "#REF!", "#NUM!", "Null", "NONE",     "missing"};
+
+template <class Texts>
+bool contains(const Texts& texts, std::string_view text) {
+  return std::find(texts.begin(), texts.end(), text) != texts.end();
 }
 
 }  // namespace
@@ -62,7 +66,7 @@ bool is_usual_mark(std::string_view text) {
 TableValues::TableValues(const TableOptions& options, std::vector<std::string> marks,
                          const std::string& place)
     : marks_(std::move(marks)), thousands_(options.thousands), decimal_(options.decimal) {
-  takes_usual_marks_ = std::find(marks_.begin(), marks_.end(), "auto") != marks_.end();
+  takes_usual_marks_ = contains(marks_, "auto");
   if (decimal_ != '.' && decimal_ != ',')
     throw DataError({.place = place,
                      .found = "the decimal mark " + quoted_text({&decimal_, 1}),
@@ -78,6 +82,13 @@ TableValues::TableValues(const TableOptions& options, std::vector<std::string> m
                      .remedy = "set decimal = \",\" with thousands = \".\""});
   for (const std::string& mark : marks_)
     if (const auto marked = number(mark)) marked_numbers_.push_back(*marked);
+  const auto note_beginnings = [this](const auto& texts) {
+    for (const std::string_view text : texts)
+      if (!text.empty()) begins_mark_[static_cast<unsigned char>(text[0])] = true;
+  };
+  note_beginnings(kMissingTexts);
+  note_beginnings(marks_);
+  if (takes_usual_marks_) note_beginnings(kUsualMarks);
 }
 
 ValuesOfColumns::ValuesOfColumns(const TableOptions& options, const std::string& place)
@@ -89,17 +100,14 @@ ValuesOfColumns::ValuesOfColumns(const TableOptions& options, const std::string&
   }
 }
 
-bool TableValues::is_missing(std::string_view text) const {
-  constexpr std::array<std::string_view, 7> kTexts{"", "NA", "N/A", "NaN", "nan", "NULL", "null"};
-  if (text.size() <= 4 && std::find(kTexts.begin(), kTexts.end(), text) != kTexts.end()) return true;
-  return !marks_.empty() && is_marked_missing(text);
+bool TableValues::is_missing_mark(std::string_view text) const {
+  return contains(kMissingTexts, text) || is_marked_missing(text);
 }
 
 bool TableValues::is_marked_missing(std::string_view text) const {
   if (marks_.empty()) return false;
   if (text == "auto") return false;  // the keyword
-  return std::find(marks_.begin(), marks_.end(), text) != marks_.end() ||
-         (takes_usual_marks_ && is_usual_mark(text));
+  return contains(marks_, text) || (takes_usual_marks_ && contains(kUsualMarks, text));
 }
 
 std::optional<double> TableValues::number(std::string_view text) const {

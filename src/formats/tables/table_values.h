@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -18,7 +19,11 @@ class TableValues {
   // `marks`: of missing values, besides the usual ones. Throws DataError for contradictory options.
   TableValues(const TableOptions& options, std::vector<std::string> marks, const std::string& place);
 
-  bool is_missing(std::string_view text) const;
+  // Most texts are told apart by their first character: a comparison with each mark would take a fifth of the
+  // time of reading a table.
+  bool is_missing(std::string_view text) const {
+    return text.empty() || (begins_mark_[static_cast<unsigned char>(text[0])] && is_missing_mark(text));
+  }
   // True if this is one of TableOptions::na_values, which also JSON has as texts.
   bool is_marked_missing(std::string_view text) const;
   // The same for a number: -999 marks a missing value if na_values has "-999" or "-999.0".
@@ -35,12 +40,14 @@ class TableValues {
   std::string hint_for(std::string_view text) const;
 
  private:
+  bool is_missing_mark(std::string_view text) const;
   enum class Mistake : std::uint8_t { none, comma, thousands, range, text };
   Mistake mistake_in(std::string_view text) const;
   // True if numbers are written as C++ writes them.
   bool is_plain() const { return decimal_ == '.' && thousands_ == 0; }
 
   std::vector<std::string> marks_;
+  std::array<bool, 256> begins_mark_{};
   std::vector<double> marked_numbers_;
   const char thousands_, decimal_;
   bool takes_usual_marks_ = false;
