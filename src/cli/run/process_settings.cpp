@@ -4,13 +4,16 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <torch/version.h>
 
+#include <cstdlib>
 #include <limits>
 
+#include "device/host_allocator.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/version.h"
@@ -63,7 +66,11 @@ bool has_memory_limit() {
 
 // By default, glibc maps and unmaps blocks of at least 128 KiB on each use, at two page faults per 8 KiB; 32
 // MiB is the largest threshold that it accepts.
-void keep_freed_memory() { set_limits(32 << 20, std::numeric_limits<int>::max()); }
+void keep_freed_memory() {
+  set_limits(32 << 20, std::numeric_limits<int>::max());
+  // LibTorch's own allocator asks for huge pages if this variable is set.
+  if (std::getenv("THP_MEM_ALLOC_ENABLE") == nullptr) c10::SetCPUAllocator(&host_allocator());
+}
 
 void keep_memory_compact() { set_limits(1 << 20, 1 << 20); }
 

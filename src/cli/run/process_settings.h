@@ -20,7 +20,7 @@ std::string chosen_mkl_kernels();
 bool has_memory_limit();
 
 // Call at the very start of the program: keeps memory that operators free in the process, so that the next
-// step does not need its pages mapped and cleared again.
+// step does not need its pages mapped and cleared again, and reuses it for blocks of the same size.
 void keep_freed_memory();
 
 // From now on, returns large blocks of host memory to the system when they are freed. Otherwise they are kept
