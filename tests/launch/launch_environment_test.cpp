@@ -2,18 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
 #include <vector>
 
 #include "kindling/base/error.h"
 #include "launch/slurm_lists.h"
+#include "launch/variable_map.h"
 #include "support/scratch.h"
 
 namespace kindling {
 namespace {
-
-using VariableMap = std::map<std::string, std::string>;
 
 std::optional<LaunchEnvironment> launched_by(const VariableMap& variables) {
   return launch_environment([&](const char* name) {
@@ -33,11 +31,6 @@ std::string told(const VariableMap& variables) {
          " at " +
          (at->store_file.empty() ? at->master_address + ":" + std::to_string(at->master_port)
                                  : at->store_file.string());
-}
-
-VariableMap operator+(VariableMap a, const VariableMap& b) {
-  for (const auto& [name, value] : b) a[name] = value;
-  return a;
 }
 
 const VariableMap kMaster{{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};

@@ -28,22 +28,27 @@ struct LaunchEnvironment {
 // Returns the value of an environment variable; nullptr or an empty text if it is not set.
 using Variables = std::function<const char*(const char* name)>;
 
-// Returns what the variables of a launcher say. The launcher closest to the process takes precedence, in this
-// order:
-//   kindling      KINDLING_RANK, KINDLING_SIZE, KINDLING_STORE_FILE …, as run_local_processes() sets them
-//   torchrun      TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK …
-//   Open MPI      OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE …
-//   SLURM, MPICH  SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun; PMI_RANK and PMI_SIZE. If they
-//                 differ, MPICH's proxies are the tasks of SLURM's step, and PMI_RANK counts
-//   none of them  RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and LOCAL_RANK if a machine has several ranks
-// The shell of a batch script or of salloc is not a step and trains alone. MASTER_ADDR and MASTER_PORT take
-// precedence over values derived from a launcher's variables: the first host of SLURM's list, 127.0.0.1 if
-// all ranks of MPI are on one machine, a port derived from the job's name.
+// Returns the position that the launcher of this process has given it. If several launchers have set their
+// variables, the closest one decides. The environments of the parent processes show which one that is; where
+// they cannot be read, this order holds:
+//   kindling   KINDLING_RANK, KINDLING_SIZE, KINDLING_STORE_FILE …, as run_local_processes() sets them
+//   torchrun   TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK …
+//   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE …
+//   MPICH      PMI_RANK and PMI_SIZE, unless they are those of a step of srun
+//   SLURM      SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun
+//   none       RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and LOCAL_RANK if a machine has several ranks
+// A launcher that has started a single process leaves the decision to the one outside. The shell of a batch
+// script or of salloc is not a step and trains alone. MASTER_ADDR and MASTER_PORT take precedence over
+// derived values: the first host of SLURM's list, 127.0.0.1 if all ranks of MPI are on one machine, a port
+// derived from the job's name (of MPICH, from the command line of its daemon).
 //
 // Returns nothing if there are no other ranks, including a single process started by a launcher other than
-// torchrun. Throws ConfigError for variables that are incomplete, not numbers, or contradict each other:
-// RANK, WORLD_SIZE and LOCAL_RANK must agree with a launcher's own variables.
-KINDLING_API std::optional<LaunchEnvironment> launch_environment(
-    const Variables& variables = [](const char* name) -> const char* { return std::getenv(name); });
+// torchrun. Throws ConfigError for variables that are incomplete, not numbers, or contradict each other
+// (RANK, WORLD_SIZE and LOCAL_RANK must agree with a launcher's own variables), for a launcher that each
+// process of another one has started, and for programs of MPI whose ranks include other programs.
+KINDLING_API std::optional<LaunchEnvironment> launch_environment();
+
+// The same for a process with the variables given, without its parents.
+KINDLING_API std::optional<LaunchEnvironment> launch_environment(const Variables& variables);
 
 }  // namespace kindling

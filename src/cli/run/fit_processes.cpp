@@ -1,13 +1,18 @@
 #include "cli/run/fit_processes.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
+#include <thread>
 
 #include "cli/config/exit_codes.h"
 #include "cli/run/resume_plan.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
 #include "kindling/device/device.h"
 #include "kindling/launch/local_launch.h"
 
@@ -30,6 +35,41 @@ void block_stop_signals() {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) ::sigaddset(&signals, signal);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
+
+// Reports once that this rank waits, unless it ends before. Ranks above 0 log nothing but errors by then.
+class WaitingReport {
+ public:
+  WaitingReport(const LaunchEnvironment& place, const DistributedOptions& options) {
+    if (place.rank > 1) return;
+    const double patience_s = std::min(10., options.timeout_s / 2);
+    const std::string text = "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) +
+                             " (" + place.launcher + ") still waits for " +
+                             (place.rank == 0 ? "other ranks" : "rank 0") + " after " +
+                             number_text(patience_s) + " s; all ranks must run this program, and it " +
+                             "gives up after distributed.timeout_s = " + number_text(options.timeout_s);
+    thread_ = std::thread([this, patience_s, text, is_first = place.rank == 0] {
+      std::unique_lock lock(m_);
+      if (cv_.wait_for(lock, std::chrono::duration<double>(patience_s), [this] { return is_over_; })) return;
+      is_first ? log_warning(text) : log_error(text);
+    });
+  }
+  ~WaitingReport() {
+    {
+      const std::lock_guard lock(m_);
+      is_over_ = true;
+    }
+    cv_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  WaitingReport(const WaitingReport&) = delete;
+  WaitingReport& operator=(const WaitingReport&) = delete;
+
+ private:
+  std::mutex m_;
+  std::condition_variable cv_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
 
 namespace fs = std::filesystem;
 
@@ -92,6 +132,11 @@ void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const C
   log_warning("distributed.max_restarts has no effect: " +
               (place ? "the launcher (" + place->launcher + ") decides whether to restart processes"
                      : "a single process is not restarted"));
+}
+
+Group join_ranks(const LaunchEnvironment& place, const DistributedOptions& options) {
+  const WaitingReport report(place, options);
+  return ProcessGroup::join(place, options);
 }
 
 std::string broadcast_text(const Group& group, const std::string& text) {

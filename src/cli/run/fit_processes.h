@@ -39,6 +39,10 @@ void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const C
 // nullptr for a single process.
 using Group = std::shared_ptr<ProcessGroup>;
 
+// Joins the ranks of a launcher, and reports on ranks 0 and 1 if that takes longer than 10 seconds or half of
+// the timeout: other ranks may never come.
+Group join_ranks(const LaunchEnvironment& place, const DistributedOptions& options);
+
 // True for rank 0, which prints and writes.
 inline bool is_first(const Group& group) { return group == nullptr || group->rank() == 0; }
 // Returns the text of rank 0 on all ranks.

@@ -186,6 +186,20 @@ TEST_P(FitLaunched, ByOtherLaunchers) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
 }
 
+TEST_F(FitProcesses, ReportThatTheyWaitForOthers) {
+  const std::string port = free_port();
+  const Words words = fit({"distributed.timeout_s=1", "trainer.num_processes=1"});
+  for (const auto& [rank, other] : {std::pair("0", "other ranks"), std::pair("1", "rank 0")}) {
+    const SetVariables variables(
+        {{"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+    EXPECT_EQ(Process(words, output()).wait(), 1);
+    EXPECT_NE(said().find(std::string("rank ") + rank + " of 2 (RANK and WORLD_SIZE) still waits for " +
+                          other + " after 0.5 s; all ranks must run this program"),
+              std::string::npos)
+        << said();
+  }
+}
+
 TEST_F(FitProcesses, RefuseConfigsThatDiffer) {
   const std::string port = free_port();
   std::vector<std::unique_ptr<Process>> processes;
