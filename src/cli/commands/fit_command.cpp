@@ -8,6 +8,7 @@
 #include "cli/run/fit_run.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
+#include "cli/run/rank_threads.h"
 #include "cli/run/start_files.h"
 #include "cli/run/stop_on_signal.h"
 #include "kindling/base/log.h"
@@ -31,6 +32,8 @@ int fit_in_group(FitInputs in) {
     std::ranges::copy(config.shared_values(), std::back_inserter(values));
     in.group->require_same("the start of the fit", values);
   }
+  RankThreads threads = set_rank_threads(in.group, config.trainer.options);
+  in.threads = std::move(threads.reason);
   const bool is_resumed = !in.plan.run.empty();
   if (!is_resumed || !in.group) {
     CheckedFit checked = check_fit(in.loaded, {.checkpoint = checkpoint_of(in.plan),
@@ -41,6 +44,7 @@ int fit_in_group(FitInputs in) {
   } else {
     in.data = config.make_data();  // the launcher has checked
   }
+  if (!threads.warning.empty()) in.warnings.push_back("threads: " + threads.warning);
   in.model = config.make_model();
   if (!is_resumed) {
     in.start = start_from_files(config, *in.model);

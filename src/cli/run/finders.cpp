@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "cli/run/fit_processes.h"
 #include "cli/run/process_settings.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
@@ -89,7 +90,8 @@ std::string text_of(const ThreadsFinderResult& found) {
 
 void choose_threads(const FinderInputs& in) {
   const bool is_set = in.trainer.num_threads || std::getenv("OMP_NUM_THREADS") != nullptr;
-  if (is_set || in.trainer.fast_dev_run || in.stop.stop_requested()) return;
+  const bool is_skipped = is_set || in.trainer.fast_dev_run || in.stop.stop_requested();
+  if (largest(in.trainer.process_group, is_skipped ? 1 : 0) > 0) return;
   const ThreadsFinderResult found = find_num_threads(in.trainer, in.model, *in.data, in.stop);
   if (found.trials.empty()) return;
   in.config.trainer.options.num_threads = found.num_threads;

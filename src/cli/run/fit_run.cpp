@@ -187,6 +187,7 @@ class FitRun {
     if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
     for (const ChosenKey& chosen : in_.loaded.chosen)
       log_info("config: " + chosen.key + " = " + chosen.value + ", because " + chosen.reason);
+    if (!in_.threads.empty()) log_info("threads: " + in_.threads);
     for (const std::string& warning : in_.warnings) log_warning(warning);
     for (const std::string& line : report_lines(in_.start, /*max_names=*/1000))
       log_info("model.init_weights: " + line);
@@ -327,16 +328,16 @@ class FitRun {
   bool search() {
     folder_.write_config(config_.text());
     write_summary();
-    if (summary_.num_processes > 1) return true;
     const StopToken stop;
     in_.signals.watch(stop, checkpoint_);
     TrainerOptions options = config_.trainer_options();
     options.optimizer = with_start(options.optimizer, config_.optimizer_start);
-    const FinderInputs inputs{
-        config_, folder_, options, in_.model, in_.data, stop, in_.context.request.quiet};
-    run_finders(inputs);
-    choose_threads(inputs);
-    if (!stop.stop_requested()) return true;
+    options.process_group = in_.group;
+    const FinderInputs inputs{config_, folder_, options, in_.model, in_.data, stop, request_.quiet};
+    const bool is_single = summary_.num_processes == 1;
+    if (is_single) run_finders(inputs);
+    if (is_single || largest(in_.group, in_.threads.empty() ? 1 : 0) == 0) choose_threads(inputs);
+    if (!is_single || !stop.stop_requested()) return true;  // a stop of ranks ends the fit that follows
     summary_.status = kStatusTexts[static_cast<std::size_t>(FitStatus::stopped)];
     summary_.reason = reason_name(stop.reason());
     take_results();

@@ -28,6 +28,7 @@ struct FitInputs {
   std::shared_ptr<Module> model{};
   std::shared_ptr<DataModule> data{};
   std::vector<std::string> warnings{};  // about the config, to be logged once
+  std::string threads{};                // why operators have their number of threads; empty: it was set
   StartWeights start{};                 // of a new run
 };
 
