@@ -22,6 +22,8 @@ readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohma
   libpng-dev libjpeg-dev)
 # clang builds the consumer tests a second time, iproute2 makes two machines of one
 readonly test_packages=(libgtest-dev doxygen clang iproute2 python3-venv)
+# Launchers of ranks, whose test needs root.
+readonly launcher_packages=(openmpi-bin mpich slurm-wlm munge)
 
 # Paths below the repository count relative to it, so that ccache knows a file again in another clone or build folder.
 export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$kindling_root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}

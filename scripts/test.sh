@@ -42,7 +42,13 @@ timed() {
 }
 
 set_up() {
-  need_build_packages "${test_packages[@]}"
+  local packages=("${test_packages[@]}")
+  # Root can run the test of launchers, which then must not be skipped.
+  if [ "$(id -u)" -eq 0 ] && [ -z "$is_quick" ]; then
+    packages+=("${launcher_packages[@]}")
+    export KINDLING_NEEDS_LAUNCHERS=1
+  fi
+  need_build_packages "${packages[@]}"
   find_libtorch
   limit_jobs
 }

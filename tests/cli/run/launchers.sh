@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Real launchers start a fit on this machine: launchers.sh KINDLING SLURM_SCRIPTS PYTHON. Open MPI, MPICH and SLURM must train with the ranks that
+# they have started, to the weights of `num_processes = 2`; launchers inside of launchers must be refused.
+# Ends with 77 where one of them is not installed, or nobody is root, who starts SLURM's daemons.
+set -euo pipefail
+
+kindling=$1 scripts=$2 python=${KINDLING_TORCH_PYTHON:-$3}
+
+# KINDLING_NEEDS_LAUNCHERS: they must be there.
+skip() {
+  echo "skipped: $*"
+  [ -n "${KINDLING_NEEDS_LAUNCHERS:-}" ] || exit 77
+  exit 1
+}
+
+stop() {
+  echo "FAILED: $*"
+  tail -n 20 "$folder"/*.txt
+  exit 1
+}
+
+[ "$(id -u)" -eq 0 ] || skip "SLURM's daemons are started by root"
+PATH=$PATH:/usr/sbin
+for program in mpirun.openmpi mpiexec.hydra slurmctld slurmd munged; do
+  command -v "$program" >/dev/null || skip "there is no $program: apt-get install openmpi-bin mpich slurm-wlm munge"
+done
+
+folder=$(mktemp -d)
+chmod 755 "$folder"  # munged wants to reach its socket as any user
+clean_up() {
+  "$scripts/slurm_down.sh" "$folder/cluster" >/dev/null 2>&1 || true
+  rm -rf "$folder"
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+CPUS=2 "$scripts/slurm_up.sh" "$folder/cluster" >"$folder/slurm_up.txt" 2>&1 || stop "SLURM did not start"
+export SLURM_CONF=$folder/cluster/slurm.conf
+unset OMP_NUM_THREADS MKL_NUM_THREADS
+open_mpi=(mpirun.openmpi --allow-run-as-root --oversubscribe)
+mpich=(mpiexec.hydra)
+
+cat >"$folder/small.toml" <<TOML
+[model]
+name = "small_cnn"
+channels = [4, 4]
+hidden = 16
+[data]
+name = "digits"
+batch_size = 32
+[optimizer]
+name = "adamw"
+[trainer]
+num_sanity_val_steps = 0
+max_epochs = 1
+[distributed]
+timeout_s = 20
+TOML
+
+# fit NAME COMMAND...: the command starts the fit; what it prints goes to NAME.txt.
+fit() {
+  timeout -s KILL 60 "${@:2}" "$kindling" fit -c "$folder/small.toml" --run.dir "$folder/$1" \
+    </dev/null >"$folder/$1.txt" 2>&1
+}
+
+# expect_world NAME COMMAND...: one run of two ranks, with the weights of the first one.
+expect_world() {
+  fit "$@" || stop "$1: exit code $?"
+  [ "$(ls "$folder/$1/small")" = 0001 ] || stop "$1: not one run"
+  grep -q '"processes": 2' "$folder/$1/small/0001/run.json" || stop "$1: not two ranks"
+  cmp "$folder/$1/small/0001/weights.safetensors" "$folder/own/small/0001/weights.safetensors" || stop "$1: other weights"
+  echo "$1: two ranks, the weights of num_processes = 2"
+}
+
+# expect_refusal NAME TEXT COMMAND...: no run, and the text in a message.
+expect_refusal() {
+  if fit "$1" "${@:3}"; then stop "$1 was not refused"; fi
+  [ ! -e "$folder/$1/small" ] || stop "$1 has a run"
+  grep -qF "$2" "$folder/$1.txt" || stop "$1 does not say '$2'"
+  echo "$1: refused"
+}
+
+timeout -s KILL 60 env OMP_NUM_THREADS=1 "$kindling" fit -c "$folder/small.toml" --run.dir "$folder/own" trainer.num_processes=2 \
+  >"$folder/own.txt" 2>&1 || stop "num_processes = 2"
+export OMP_NUM_THREADS=1  # the machine may have more cores than two
+expect_world srun srun -n 2
+expect_world srun_pmi2 srun --mpi=pmi2 -n 2
+expect_world open_mpi "${open_mpi[@]}" -np 2
+expect_world mpich "${mpich[@]}" -n 2
+expect_world open_mpi_in_mpich "${mpich[@]}" -n 2 "${open_mpi[@]}" -np 1
+expect_world open_mpi_in_srun srun -n 2 "${open_mpi[@]}" -np 1
+
+expect_refusal mpich_in_open_mpi "MPICH (rank 0 of 2) runs inside Open MPI (rank" "${open_mpi[@]}" -np 2 "${mpich[@]}" -n 2
+expect_refusal open_mpi_in_step "srun --ntasks=4 PROGRAM" srun -n 2 "${open_mpi[@]}" -np 2
+expect_refusal two_programs "mpirun -np 2 PROGRAM" "${open_mpi[@]}" -np 1 sleep 60 : -np 1
+expect_refusal two_programs_of_mpich "mpiexec -n 2 PROGRAM" "${mpich[@]}" -n 1 sleep 1 : -n 1  # waited for
+
+# A batch script that a task of a step has submitted inherits the step's variables, and trains alone.
+cat >"$folder/batch.sh" <<SH
+#!/bin/bash
+exec "$kindling" fit -c "$folder/small.toml" --run.dir "$folder/batch"
+SH
+srun -n 2 bash -c "[ \$SLURM_PROCID = 1 ] || sbatch -n 2 -o '$folder/batch.txt' '$folder/batch.sh'" >"$folder/sbatch.txt" 2>&1
+for _ in $(seq 120); do
+  [ -n "$(squeue -h)" ] || break
+  sleep 0.25
+done
+grep -q '"processes": 1' "$folder/batch/small/0001/run.json" || stop "a batch script submitted from a step"
+echo "a batch script submitted from a step: one rank"
+
+# --- threads ---
+unset OMP_NUM_THREADS
+# expect_threads NAME TEXT COMMAND...: in the log.
+expect_threads() {
+  fit "$1" "${@:3}" || stop "$1: exit code $?"
+  grep -qE "threads: $2" "$folder/$1/small/0001/log.txt" || stop "$1: the log does not say '$2'"
+  echo "$1: $2"
+}
+cores=$(nproc)
+expect_threads srun_threads "[0-9]+ threads? for operators, because 2 ranks share $cores cores? of this machine" srun -n 2
+expect_threads mpich_threads "[0-9]+ threads? for operators, because 1 rank has $cores cores? of this machine" "${mpich[@]}" -n 1
+
+# --- torchrun that ends before its ranks ---
+if "$python" -c 'import torch.distributed.run' 2>"$folder/import.txt"; then
+  run=$folder/orphans/small/0001
+  "$python" -m torch.distributed.run --standalone --nproc-per-node=2 --no-python "$kindling" fit -c "$folder/small.toml" \
+    --run.dir "$folder/orphans" trainer.max_epochs=1000000 checkpoint.every_n_epochs=0 >"$folder/orphans.txt" 2>&1 &
+  torchrun=$!
+  # wait_for TEXT FILE: for a minute at most.
+  wait_for() {
+    local i
+    for i in $(seq 600); do
+      if grep -q "$1" "$2" 2>/dev/null; then return; fi
+      sleep 0.1
+    done
+    stop "$2 does not say '$1'"
+  }
+  wait_for '"epoch"' "$run/metrics.jsonl"
+  kill -USR1 "$torchrun"  # ends torchrun alone
+  wait_for '"status": "stopped"' "$run/run.json"
+  wait_for 'torchrun has ended before its ranks' "$run/log.txt"
+  wait_for 'torchrun has ended before its ranks' "$run/log.rank1.txt"
+  [ -n "$(ls "$run/checkpoints")" ] || stop "the ranks of torchrun have saved nothing"
+  echo "torchrun that ends before its ranks: they save and stop"
+else
+  echo "there is no torchrun (KINDLING_TORCH_PYTHON can name a Python with PyTorch): not tried"
+fi
