@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -54,8 +55,22 @@ ParentProcesses parent_processes() {
   for (long process = ::getppid(); process > 0 && all.size() < kMaxDepth;
        process = parent_of_process(process))
     all.push_back({texts_of_process(process, "cmdline").value_or(std::vector<std::string>{}),
-                   variables_of_process(process)});
+                   variables_of_process(process), process});
   return all;
+}
+
+std::int64_t process_that_set(const std::string& variable, const ParentProcesses& parents) {
+  const char* const value = std::getenv(variable.c_str());
+  if (value == nullptr) return 0;
+  for (const ParentProcess& process : parents) {
+    const bool is_read = process.variables && process.variables->contains(variable);
+    if (!is_read || process.variables->at(variable) != value) return process.id;
+  }
+  return 0;
+}
+
+std::int64_t process_that_set(const std::string& variable) {
+  return process_that_set(variable, parent_processes());
 }
 
 std::string program_name(const ParentProcess& process) {

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -319,6 +323,23 @@ TEST(ParentProcesses, ShowWhatThisProcessDescendsFrom) {
   EXPECT_FALSE(program_name(parents.front()).empty());
   ASSERT_TRUE(parents.front().variables);
   EXPECT_FALSE(parents.front().variables->empty());
+}
+
+TEST(ParentProcesses, ShowWhichOneHasSetAVariable) {
+  const char* const name = "KINDLING_TEST_OF_PARENTS";
+  ASSERT_EQ(::setenv(name, "a", 1), 0);
+  const auto process = [&](const char* value, std::int64_t id) {
+    return ParentProcess{.command = {}, .variables = VariableMap{{name, value}}, .id = id};
+  };
+  const ParentProcess without{.command = {}, .variables = VariableMap{}, .id = 9};
+  const ParentProcess hidden{.command = {}, .variables = {}, .id = 8};
+  EXPECT_EQ(process_that_set(name, {process("a", 1), process("a", 2), without}), 9);
+  EXPECT_EQ(process_that_set(name, {process("a", 1), process("b", 2), without}), 2);
+  EXPECT_EQ(process_that_set(name, {process("a", 1), hidden, without}), 8);
+  EXPECT_EQ(process_that_set(name, {process("a", 1)}), 0);
+  EXPECT_EQ(process_that_set(name), ::getppid());
+  ::unsetenv(name);
+  EXPECT_EQ(process_that_set(name, {without}), 0);
 }
 
 }  // namespace

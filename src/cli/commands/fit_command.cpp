@@ -6,6 +6,7 @@
 #include "cli/config/exit_codes.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/fit_run.h"
+#include "cli/run/launcher_watch.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/rank_threads.h"
@@ -100,6 +101,7 @@ int fit_command(const CommandContext& words) {
     return launch_fit(context, number, config);
   }
   // It is joined once all have made their plans: the first one will then change what these are made of.
+  const LauncherWatch watch(place);
   const Group group = place ? join_ranks(*place, config.distributed) : nullptr;
   try {
     return fit_in_group({context, loaded, place, group, std::move(plan), signals});

@@ -123,9 +123,10 @@ expect_threads mpich_threads "[0-9]+ threads? for operators, because 1 rank has 
 # --- torchrun that ends before its ranks ---
 if "$python" -c 'import torch.distributed.run' 2>"$folder/import.txt"; then
   run=$folder/orphans/small/0001
-  "$python" -m torch.distributed.run --standalone --nproc-per-node=2 --no-python "$kindling" fit -c "$folder/small.toml" \
-    --run.dir "$folder/orphans" trainer.max_epochs=1000000 checkpoint.every_n_epochs=0 >"$folder/orphans.txt" 2>&1 &
+  "$python" -m torch.distributed.run --standalone --nproc-per-node=2 --no-python timeout -s KILL 120 "$kindling" fit \
+    -c "$folder/small.toml" --run.dir "$folder/orphans" trainer.max_epochs=1000000 checkpoint.every_n_epochs=0 >"$folder/orphans.txt" 2>&1 &
   torchrun=$!
+  disown "$torchrun"
   # wait_for TEXT FILE: for a minute at most.
   wait_for() {
     local i
