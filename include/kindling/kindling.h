@@ -117,3 +117,4 @@
 #include "kindling/training/threads_finder.h"
 #include "kindling/training/trainer.h"
 #include "kindling/training/update_bn.h"
+#include "kindling/training/validation_report.h"

@@ -117,6 +117,7 @@ TEST_F(ImageFolders, MayBeAList) {
       same(all_of(*data.val_dataloader())[0], at::stack({png_tensor(1, 2, 2, 1), png_tensor(1, 2, 2, 1)})));
   EXPECT_EQ(data.predict_ids().name, "file");
   EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"x.png", "x.png"}));
+  EXPECT_EQ(data.val_ids().values, data.predict_ids().values);
   write("list.csv", "file,label\nx.png,b\nmore/y.png,a\n");
   EXPECT_TRUE(same(all_of({.root = root_, .list = scratch_ / "list.csv"})[1], at::tensor({1, 0}, at::kLong)));
 }

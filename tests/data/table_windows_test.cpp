@@ -57,6 +57,8 @@ TEST_F(TableWindowsFile, HasEachWindowOfEachSeriesWithTheRowAfterIt) {
   EXPECT_EQ(in(data.val_dataloader()), (std::vector<Window>{{{1, 2, 3}, 40}, {{101, 102, 103}, 1040}}));
   EXPECT_EQ(data.predict_ids().name, "row");
   EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"7", "8"})) << "of their last rows";
+  EXPECT_EQ(data.val_ids().name, "row");
+  EXPECT_EQ(data.val_ids().values, (std::vector<std::string>{"7", "8"}));
 }
 
 TEST_F(TableWindowsFile, ReadsJsonLinesAlike) {

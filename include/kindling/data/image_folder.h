@@ -101,8 +101,9 @@ class KINDLING_API ImageFolder : public DataModule {
 
   std::vector<std::string> class_names() override;
   std::vector<std::string> skipped_samples() override;
-  // Returns the paths of the validation files: relative to `root`, or as in the list.
-  SampleIds predict_ids() override;
+  // Return the paths of the validation files: relative to `root`, or as in the list.
+  SampleIds val_ids() override;
+  SampleIds predict_ids() override { return val_ids(); }
 
  private:
   struct Impl;

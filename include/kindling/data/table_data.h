@@ -71,6 +71,8 @@ class KINDLING_API TableData : public DataModule {
   std::vector<std::string> class_names() override;
   // Of the files that have been read.
   std::vector<std::string> skipped_samples() override;
+  // Without a column of ids, the numbers of the rows in their file, counted from 1, as in messages.
+  SampleIds val_ids() override;
   SampleIds predict_ids() override;
 
   // Requires prepare().

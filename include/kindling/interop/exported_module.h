@@ -95,6 +95,11 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   void train(bool on = true) override;
   // True except for derived classes: the operators and their host numbers are the same in every step.
   bool static_step() const override { return typeid(*this) == typeid(ExportedModule); }
+  // True for the losses mse, l1, smooth_l1 and huber.
+  bool is_regressor() const override {
+    return options_.loss == "mse" || options_.loss == "l1" || options_.loss == "smooth_l1" ||
+           options_.loss == "huber";
+  }
   // Returns the accuracy for classification losses, else the loss.
   Monitor monitor() const override;
 

@@ -90,6 +90,10 @@ class KINDLING_API Module : public torch::nn::Module {
   // up several losses, fits refuse one without a weight, see weighted().
   virtual bool has_weighted_loss() const { return false; }
 
+  // True if the outputs estimate the labels, numbers of the same shape: validation_report() then has
+  // residuals.
+  virtual bool is_regressor() const { return false; }
+
   // Logs a scalar of a step, on any device, without reading it. The trainer writes it to its log on the
   // device and reports the mean over the epoch, weighted by the number of samples unless a weight is given.
   // Does nothing outside of a trainer's loops. A name that is logged in both training and validation

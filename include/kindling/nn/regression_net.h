@@ -24,6 +24,8 @@ class KINDLING_API RegressionNet : public SequentialNet<Module> {
   // broadcast.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
 
+  bool is_regressor() const override { return true; }
+
   bool scales_targets() const noexcept { return target_std_.defined(); }
   // Takes the scale from training labels, [samples, num_targets] of any dtype on the CPU: their mean and
   // standard deviation (with n in the denominator), computed in double; 1 for a constant. Throws Error for a

@@ -56,6 +56,11 @@ class KINDLING_API Trainer {
   // if there is no loader. These, predict() and layer_summary() restore the model except for its device,
   // and do not disturb other loops over the same loader, so that a callback may call them during a fit.
   Metrics validate(std::shared_ptr<Module> model, DataModule& data);
+  // Calls `take` for every validation batch, in the order of the data set and under the same limits, with the
+  // outputs of Module::forward_inputs() on the device: for statistics of samples that need no wait. Computes
+  // no loss and logs nothing. In data-parallel training, each rank that calls it gets all samples.
+  void validate(std::shared_ptr<Module> model, DataModule& data,
+                const std::function<void(const Prediction&)>& take);
   Metrics test(std::shared_ptr<Module> model, DataModule& data);
   // Returns the outputs of predict_step() in the order of the data set, even if the loader shuffles:
   // [samples, …] on the CPU.

@@ -156,7 +156,7 @@ std::vector<std::string> ImageFolder::skipped_samples() {
   return impl_->skipped;
 }
 
-SampleIds ImageFolder::predict_ids() {
+SampleIds ImageFolder::val_ids() {
   prepare();
   SampleIds ids{.name = "file"};
   for (const std::int64_t sample : impl_->split.val)

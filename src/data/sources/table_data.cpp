@@ -37,6 +37,8 @@ struct TableData::Impl {
     at::Tensor raw{}, labels{};
     std::vector<std::string> ids{};
     std::vector<std::int64_t> begins{};  // of windows in `raw`; empty: samples are rows
+    // Of validation samples: the numbers in the file of their rows, or of the last rows of their windows.
+    std::vector<std::size_t> row_numbers{};
   };
 
   std::optional<TableWindows> windows_in(const Table& table, const TableSchema& schema, WindowUse use,
@@ -71,6 +73,23 @@ struct TableData::Impl {
       samples.ids.push_back(rows.ids.empty() ? std::to_string(last + 1) : rows.ids[last]);
     }
     return samples;
+  }
+
+  static std::vector<std::size_t> row_numbers_of(const Table& table, const std::vector<std::int64_t>& samples,
+                                                 const std::optional<TableWindows>& windows) {
+    // In one pass: Table::row_number() passes the skipped rows for each row.
+    std::vector<std::size_t> of_rows(table.num_rows), numbers;
+    auto skipped = table.skipped.begin();
+    std::size_t number = 0;
+    for (std::size_t& of_row : of_rows) {
+      for (++number; skipped != table.skipped.end() && skipped->row <= number; ++skipped) ++number;
+      of_row = number;
+    }
+    for (const std::int64_t sample : samples) {
+      const auto index = static_cast<std::size_t>(sample);
+      numbers.push_back(of_rows[windows ? static_cast<std::size_t>(windows->last_rows[index]) : index]);
+    }
+    return numbers;
   }
 
   static std::vector<std::int64_t> all_of(std::size_t count) {
@@ -130,6 +149,7 @@ struct TableData::Impl {
     train =
         windows ? samples_of(rows, labels, indices.train, *windows) : samples_of(rows, labels, indices.train);
     val = windows ? samples_of(rows, labels, indices.val, *windows) : samples_of(rows, labels, indices.val);
+    val.row_numbers = row_numbers_of(table, indices.val, windows);
     if (!options.weights.empty()) draw_by_weights(table, windows, indices.train, shared.seed);
     if (const bool is_split = !indices.val.empty(); !is_split && !options.val_files.empty()) {
       std::optional<Samples> samples;
@@ -164,9 +184,11 @@ struct TableData::Impl {
         windows_in(table, schema, with_labels ? WindowUse::trains : WindowUse::predicts, place);
     const at::Tensor labels =
         with_labels ? labels_of(table, schema, windows ? &windows->targets : nullptr, place) : at::Tensor();
-    if (!windows) return samples.emplace(samples_of(rows, labels, all_of(table.num_rows)));
-    rows.raw = rows.raw.index_select(0, index_tensor(windows->order));
-    return samples.emplace(samples_of(rows, labels, all_of(windows->begins.size()), *windows));
+    const std::vector<std::int64_t> all = all_of(windows ? windows->begins.size() : table.num_rows);
+    if (windows) rows.raw = rows.raw.index_select(0, index_tensor(windows->order));
+    samples = windows ? samples_of(rows, labels, all, *windows) : samples_of(rows, labels, all);
+    if (use == LabelUse::required) samples->row_numbers = row_numbers_of(table, all, windows);
+    return *samples;
   }
 
   // Returns nullptr if there are no samples.
@@ -305,6 +327,15 @@ void TableData::predict_from(const std::filesystem::path& file) { impl_->predict
 std::vector<std::string> TableData::class_names() { return schema().classes; }
 
 std::vector<std::string> TableData::skipped_samples() { return impl_->reader.skipped(); }
+
+SampleIds TableData::val_ids() {
+  impl_->read_training_file(options());
+  const Impl::Samples& val = impl_->val;
+  if (!schema().id.empty() && !val.ids.empty()) return {.name = schema().id, .values = val.ids};
+  SampleIds ids{.name = "row"};
+  for (const std::size_t number : val.row_numbers) ids.values.push_back(std::to_string(number));
+  return ids;
+}
 
 SampleIds TableData::predict_ids() {
   const Impl::Samples& samples = !impl_->predict_file.empty() && impl_->predict ? *impl_->predict

@@ -123,6 +123,8 @@ std::vector<std::string> TransformedData::class_names() { return data_->class_na
 
 std::vector<std::string> TransformedData::skipped_samples() { return data_->skipped_samples(); }
 
+SampleIds TransformedData::val_ids() { return data_->val_ids(); }
+
 SampleIds TransformedData::predict_ids() { return data_->predict_ids(); }
 
 }  // namespace kindling

@@ -8,6 +8,8 @@
 namespace kindling {
 namespace {
 
+constexpr LoaderSelector kValLoader{"Trainer::validate", "val_dataloader", &DataModule::val_dataloader,
+                                    Stage::val};
 constexpr LoaderSelector kPredictLoader{"Trainer::predict", "predict_dataloader",
                                         &DataModule::predict_dataloader, Stage::predict,
                                         ", and no test_dataloader() or val_dataloader(), its defaults"};
@@ -55,11 +57,20 @@ FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data, const Fi
 // --- Evaluation, which a callback of a fit may call, too ---
 
 Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
-  constexpr LoaderSelector kLoader{"Trainer::validate", "val_dataloader", &DataModule::val_dataloader,
-                                   Stage::val};
-  const auto call = [&] { return impl_->validate(*model, data, kLoader); };
-  require_model(kLoader.location, model);
-  return nested(*impl_, kLoader.location, call, model);
+  const auto call = [&] { return impl_->validate(*model, data, kValLoader); };
+  require_model(kValLoader.location, model);
+  return nested(*impl_, kValLoader.location, call, model);
+}
+
+void Trainer::validate(std::shared_ptr<Module> model, DataModule& data,
+                       const std::function<void(const Prediction&)>& take) {
+  const auto call = [&] {
+    BatchSource source = impl_->source_for(*model, data, kValLoader, options().limit_val_batches);
+    if (options().overfit_batches) source.limit_to(*options().overfit_batches);
+    impl_->validate(*model, std::move(source), take);
+  };
+  require_model(kValLoader.location, model);
+  nested(*impl_, kValLoader.location, call, model);
 }
 
 Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {

@@ -367,6 +367,22 @@ Metrics Trainer::Impl::validate(Module& model, DataModule& from, const LoaderSel
   return values;
 }
 
+void Trainer::Impl::validate(Module& model, BatchSource source,
+                             const std::function<void(const Prediction&)>& take) {
+  const EvaluationScope scope(model, context, loop.evaluation_log());
+  source.keep_order();
+  source.seek(0);
+  for (Batch batch; source.next(batch);) {
+    at::Tensor outputs;
+    {
+      const AutocastScope autocast(context->placement.precision, context->device());
+      outputs = model.forward_inputs(batch);
+    }
+    take({.outputs = Batch::leaf(outputs), .batch = batch, .indices = source.indices()});
+    source.end_batch();
+  }
+}
+
 Metrics Trainer::Impl::evaluate(Module& model, BatchSource source, EvaluationStep step) {
   EpochLog& log = loop.evaluation_log();
   const EvaluationScope scope(model, context, log);

@@ -36,6 +36,7 @@ class Trainer::Impl {
   // Returns the loop. Throws Error when something that `location` needs has not been prepared.
   FitLoop& prepared(const char* location, bool needs_data);
   Metrics validate(Module& model, DataModule& data, const LoaderSelector& selector);
+  void validate(Module& model, BatchSource source, const std::function<void(const Prediction&)>& take);
   Metrics evaluate(Module& model, BatchSource source, EvaluationStep step);
   at::Tensor predict(Module& model, BatchSource source);
   void predict(Module& model, BatchSource source, const std::function<void(const Prediction&)>& take);

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/data/data_module.h"
+#include "kindling/nn/module.h"
+#include "kindling/training/stop_token.h"
+#include "kindling/training/trainer.h"
+
+namespace kindling {
+
+struct ValidationReportOptions {
+  std::int64_t max_classes = 40;  // of the confusion matrix; with more there is none
+  std::int64_t num_bins = 15;     // of the calibration
+  std::int64_t num_worst = 20;    // samples with the largest losses
+  // Of more residuals, every second, fourth, … sample is kept: so many that there are at most as many.
+  std::int64_t max_residuals = 100'000;
+  StopToken stop{};  // ends the pass early; the report is then empty
+};
+
+// A validation sample that the model predicts badly.
+struct WorstPrediction {
+  std::int64_t sample = 0;  // index in the data set
+  // Of a classifier: minus the logarithm of the label's probability, without class weights and the like. Of a
+  // regressor: the mean of the squared errors. NaN if an output is NaN.
+  double loss = 0;
+  std::vector<double> targets{}, predictions{};  // of a regressor
+  std::int64_t label = -1, predicted = -1;       // of a classifier; -1: no class, as an output is NaN
+  double probability = 0, confidence = 0;        // of the label, and of the predicted class
+};
+
+// The labels whose predicted class has a probability (confidence) in (low, high].
+struct CalibrationBin {
+  double low = 0, high = 1;
+  std::int64_t num_labels = 0;
+  double mean_confidence = 0, accuracy = 0;  // NaN without labels
+};
+
+// What a regressor predicts, in the order of the data.
+struct Residuals {
+  at::Tensor samples{};                 // int64 [n], indices in the data set; undefined: there are none
+  at::Tensor targets{}, predictions{};  // float64 [n, targets]
+  std::int64_t stride = 1;              // one of so many samples is kept
+};
+
+// How a model predicts the validation samples.
+struct ValidationReport {
+  std::int64_t num_samples = 0;
+  std::vector<std::string> class_names{};  // empty: classes have no names
+  SampleIds ids{};                         // of all samples; empty: samples have no names
+  // int64 [classes, classes]: how many labels of a class (row) are predicted as each class (column).
+  // Undefined for other models and for too many classes.
+  at::Tensor confusion_matrix{};
+  // Of a classifier: bins of equal width. The expected calibration error is the mean of |accuracy -
+  // mean_confidence|, weighted by the labels of the bins (Guo et al., "On Calibration of Modern Neural
+  // Networks", 2017). Outputs with NaN do not count.
+  std::vector<CalibrationBin> calibration{};
+  double ece = 0;
+  Residuals residuals{};
+  // The largest loss first; of equal ones the first in the data.
+  std::vector<WorstPrediction> worst{};
+
+  bool is_empty() const noexcept { return calibration.empty() && worst.empty(); }
+};
+
+// Makes one pass over the validation samples of `data` and returns how `model` predicts them. Counts on the
+// device and copies the results to the host at the end. Draws no random numbers and leaves the model as it
+// was.
+//
+// - A classifier: a Classifier, or an ExportedModule with a classification loss. Labels that are ignored
+//   (ClassLossOptions::ignore_index) do not count. Of labels that are class probabilities, the largest
+//   counts. With several labels per sample, such as pixels, a Classifier has no worst predictions, and
+//   an ExportedModule has nothing.
+// - A regressor (Module::is_regressor()) with outputs [batch] or [batch, targets], at most 64 targets.
+//
+// The report of other models is empty, as it is for multi_label. Throws DataError without validation samples,
+// and what the model throws. Each rank that calls it evaluates all samples.
+KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Module>& model,
+                                                DataModule& data,
+                                                const ValidationReportOptions& options = {});
+
+// Writes what the report has into a directory, and removes the files of an earlier report:
+//   confusion_matrix.csv    label, then a column for each class
+//   calibration.csv         bin, from, to, samples, mean_confidence, accuracy
+//   residuals.csv           sample, its name, target, predicted, and residual = target - predicted
+//   worst_predictions.csv   sample, its name, what was expected and predicted, and the loss
+// Throws Error.
+KINDLING_API void write_validation_report(const ValidationReport& report,
+                                          const std::filesystem::path& folder);
+// Removes these files. Ignores errors.
+KINDLING_API void remove_validation_report(const std::filesystem::path& folder) noexcept;
+
+}  // namespace kindling

@@ -1,0 +1,309 @@
+#include "kindling/training/validation_report.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bucketize.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "device/random_state.h"
+#include "kindling/metrics/accuracy.h"
+#include "kindling/nn/classifier.h"
+#include "kindling/tensors/move.h"
+#include "metrics/class_answers.h"
+#include "metrics/exact_sums.h"
+#include "metrics/regression_pair.h"
+#include "nn/class_values.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::int64_t kMostTargets = 64;
+constexpr const char* kReportPlace = "validation_report";
+
+// The rows with the largest numbers in their first column, on the device. NaN counts as the largest number.
+class LargestRows {
+ public:
+  explicit LargestRows(std::int64_t count) : count_(count) {}
+
+  void add(const at::Tensor& rows) {
+    const at::Tensor all = rows_.defined() ? at::cat({rows_, rows}) : rows;
+    const at::Tensor order = std::get<1>(all.select(1, 0).sort(/*stable=*/true, 0, /*descending=*/true));
+    rows_ = all.index_select(0, order.narrow(0, 0, std::min(count_, all.size(0))));
+  }
+  // float64 [rows, columns] on the CPU; undefined without any.
+  at::Tensor on_host() const { return rows_.defined() ? move_to(rows_, cpu()).contiguous() : rows_; }
+
+ private:
+  std::int64_t count_;
+  at::Tensor rows_{};
+};
+
+// What all kinds of models have in common.
+class ValidationStatistics {
+ public:
+  explicit ValidationStatistics(const ValidationReportOptions& options)
+      : options_(options), worst_(options.num_worst) {}
+  virtual ~ValidationStatistics() = default;
+
+  // On the device, without a wait.
+  void take(const Prediction& batch) {
+    const at::Tensor& outputs = batch.outputs.tensors()[0];
+    add(outputs, batch.batch.labels());
+    indices_.push_back(batch.indices);
+    num_samples_ += batch.batch.num_samples();
+  }
+  virtual void write_to(ValidationReport& report) const {
+    report.num_samples = num_samples_;
+    const at::Tensor rows = worst_.on_host();
+    if (!rows.defined()) return;
+    const at::Tensor indices = this->indices();
+    for (std::int64_t i = 0; i < rows.size(0); ++i) {
+      const std::span row(rows.const_data_ptr<double>() + i * rows.size(1),
+                          static_cast<std::size_t>(rows.size(1)));
+      if (row[0] == kIgnoredLoss) continue;
+      WorstPrediction worst = worst_of(row.subspan(2));
+      worst.loss = row[0];
+      worst.sample = indices.const_data_ptr<std::int64_t>()[static_cast<std::int64_t>(row[1])];
+      report.worst.push_back(std::move(worst));
+    }
+  }
+
+ protected:
+  static constexpr double kIgnoredLoss = -std::numeric_limits<double>::infinity();
+
+  virtual void add(const at::Tensor& outputs, const at::Tensor& labels) = 0;
+  // Gets the values of add_samples().
+  virtual WorstPrediction worst_of(std::span<const double> values) const = 0;
+
+  // `losses` [batch], kIgnoredLoss for samples that do not count; `values` [batch, n]: further columns.
+  void add_samples(const at::Tensor& losses, const at::Tensor& values) {
+    const at::TensorOptions numbers = losses.options().dtype(at::kDouble);
+    const at::Tensor positions = at::arange(num_samples_, num_samples_ + losses.size(0), numbers);
+    worst_.add(at::cat({at::stack({losses.to(at::kDouble), positions}, 1), values.to(at::kDouble)}, 1));
+  }
+  const ValidationReportOptions& options() const noexcept { return options_; }
+  std::int64_t num_samples() const noexcept { return num_samples_; }  // before this batch
+  at::Tensor indices() const { return at::cat(indices_); }
+
+ private:
+  const ValidationReportOptions options_;
+  LargestRows worst_;
+  std::vector<at::Tensor> indices_{};
+  std::int64_t num_samples_ = 0;
+};
+
+class ClassStatistics : public ValidationStatistics {
+ public:
+  // `takes_all`: also several labels per sample, with the classes in the second dimension of the outputs.
+  ClassStatistics(const ValidationReportOptions& options, std::int64_t ignore_index, bool takes_all)
+      : ValidationStatistics(options), ignore_index_(ignore_index), takes_all_(takes_all) {}
+
+  void write_to(ValidationReport& report) const override {
+    ValidationStatistics::write_to(report);
+    if (counts_.defined()) write_matrix(report);
+    if (bins_.defined()) write_calibration(report);
+  }
+
+ private:
+  void add(const at::Tensor& outputs, const at::Tensor& labels) override {
+    if (outputs.dim() > 2 && !takes_all_) return;
+    const ClassAnswers answers = class_answers(kReportPlace, outputs, labels, {}, ignore_index_);
+    num_classes_ = answers.num_classes;
+    const at::Tensor predicted = answers.predicted(), is_ignored = answers.labels.ge(num_classes_);
+    if (num_classes_ <= options().max_classes)
+      // As in ConfusionMatrix: rows for the codes of labels, columns for the classes and for none.
+      add_to(counts_, counts_of(answers.labels.mul(num_classes_ + 1).add_(predicted),
+                                (num_classes_ + 2) * (num_classes_ + 1), {}));
+    const at::Tensor scores = answers.scores.dim() == 1
+                                  ? at::stack({at::zeros_like(answers.scores), answers.scores}, 1)
+                                  : answers.scores,
+                     logits = scores.to(at::promote_types(scores.scalar_type(), at::kFloat)),
+                     confidence = logits.softmax(1).amax(1).to(at::kDouble);
+    add_to_bins(confidence, predicted.eq(answers.labels), is_ignored);
+    if (predicted.size(0) != outputs.size(0)) return;  // several labels per sample
+    const at::Tensor labels_or_last = answers.labels.clamp_max(num_classes_ - 1).unsqueeze(1),
+                     logs = logits.log_softmax(1).gather(1, labels_or_last).squeeze(1).to(at::kDouble);
+    add_samples(
+        logs.neg().masked_fill_(is_ignored, kIgnoredLoss),
+        at::stack({answers.labels.to(at::kDouble), predicted.to(at::kDouble), logs.exp(), confidence}, 1));
+  }
+
+  // Counts the labels, confidences and right predictions of each bin, and of one more bin that is not used.
+  void add_to_bins(const at::Tensor& confidence, const at::Tensor& is_right, const at::Tensor& is_ignored) {
+    const std::int64_t num_bins = options().num_bins;
+    const at::Tensor is_unused = is_ignored.logical_or(confidence.isnan()),
+                     edges = at::arange(1, num_bins, confidence.options()).div_(num_bins),
+                     bins = at::bucketize(confidence, edges).masked_fill_(is_unused, num_bins);
+    add_to(bins_, at::stack({counts_of(bins, num_bins + 1, {}),
+                             counts_of(bins, num_bins + 1, confidence.masked_fill(is_unused, 0)),
+                             counts_of(bins, num_bins + 1, is_right.to(at::kDouble))}));
+  }
+
+  static void add_to(at::Tensor& sums, const at::Tensor& more) {
+    if (sums.defined())
+      sums.add_(more);
+    else
+      sums = more;
+  }
+
+  static std::vector<double> sums_on_host(const at::Tensor& sums) {
+    const at::Tensor parts = move_to(sums, cpu()).contiguous();
+    return sum_of_parts({parts.const_data_ptr<double>(), static_cast<std::size_t>(parts.numel())},
+                        kPartsOfWeights);
+  }
+
+  void write_matrix(ValidationReport& report) const {
+    const std::vector<double> cells = sums_on_host(counts_);
+    report.confusion_matrix = at::empty({num_classes_, num_classes_}, at::kLong);
+    auto* out = report.confusion_matrix.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t label = 0; label < num_classes_; ++label)
+      for (std::int64_t predicted = 0; predicted < num_classes_; ++predicted)
+        *out++ = std::llround(cells[static_cast<std::size_t>(label * (num_classes_ + 1) + predicted)]);
+  }
+
+  void write_calibration(ValidationReport& report) const {
+    const at::Tensor bins = move_to(bins_, cpu());
+    const std::vector<double> labels = sums_on_host(bins[0]), confidences = sums_on_host(bins[1]),
+                              right = sums_on_host(bins[2]);
+    const auto num_bins = static_cast<std::size_t>(options().num_bins);
+    double differences = 0, all = 0;
+    for (std::size_t i = 0; i < num_bins; ++i) {
+      const auto count = static_cast<double>(num_bins);
+      report.calibration.push_back({.low = static_cast<double>(i) / count,
+                                    .high = static_cast<double>(i + 1) / count,
+                                    .num_labels = std::llround(labels[i]),
+                                    .mean_confidence = confidences[i] / labels[i],
+                                    .accuracy = right[i] / labels[i]});
+      differences += std::abs(right[i] - confidences[i]);
+      all += labels[i];
+    }
+    report.ece = differences / all;
+    if (all == 0) report.calibration.clear();
+  }
+
+  WorstPrediction worst_of(std::span<const double> values) const override {
+    const auto predicted = static_cast<std::int64_t>(values[1]);
+    return {.label = static_cast<std::int64_t>(values[0]),
+            .predicted = predicted < num_classes_ ? predicted : -1,
+            .probability = values[2],
+            .confidence = values[3]};
+  }
+
+  std::int64_t ignore_index_, num_classes_ = 0;
+  bool takes_all_;
+  at::Tensor counts_{}, bins_{};  // of the matrix; [labels, confidences, right predictions] of the bins
+};
+
+// Every n-th row of all batches, on the device. Where there are too many, every second one of them remains.
+class ThinnedRows {
+ public:
+  explicit ThinnedRows(std::int64_t max_numbers) : max_numbers_(max_numbers) {}
+
+  // `first`: the number of the first row.
+  void add(const at::Tensor& rows, std::int64_t first) {
+    const std::int64_t skipped = (stride_ - first % stride_) % stride_;
+    if (skipped >= rows.size(0)) return;
+    rows_.push_back(rows.slice(0, skipped, std::nullopt, stride_).clone());
+    num_rows_ += rows_.back().size(0);
+    while (num_rows_ > std::max<std::int64_t>(max_numbers_ / rows.size(1), 1)) {
+      const at::Tensor half = at::cat(rows_).slice(0, 0, std::nullopt, 2).clone();
+      rows_ = {half};
+      num_rows_ = half.size(0);
+      stride_ *= 2;
+    }
+  }
+  std::int64_t stride() const noexcept { return stride_; }
+  // [rows, columns] on the CPU; undefined without any.
+  at::Tensor on_host() const { return rows_.empty() ? at::Tensor() : move_to(at::cat(rows_), cpu()); }
+
+ private:
+  std::int64_t max_numbers_, num_rows_ = 0, stride_ = 1;
+  std::vector<at::Tensor> rows_{};
+};
+
+class RegressionStatistics : public ValidationStatistics {
+ public:
+  explicit RegressionStatistics(const ValidationReportOptions& options)
+      : ValidationStatistics(options), pairs_(2 * options.max_residuals) {}
+
+  void write_to(ValidationReport& report) const override {
+    ValidationStatistics::write_to(report);
+    const at::Tensor pairs = pairs_.on_host();
+    if (!pairs.defined()) return;
+    const auto halves = pairs.chunk(2, 1);
+    report.residuals = {.samples = indices().slice(0, 0, std::nullopt, pairs_.stride()).contiguous(),
+                        .targets = halves[0].contiguous(),
+                        .predictions = halves[1].contiguous(),
+                        .stride = pairs_.stride()};
+  }
+
+ private:
+  void add(const at::Tensor& outputs, const at::Tensor& labels) override {
+    const bool is_table = outputs.dim() == 1 || (outputs.dim() == 2 && outputs.size(1) <= kMostTargets);
+    if (!is_table) return;
+    const RegressionPair pair = regression_pair(kReportPlace, outputs, labels, {});
+    const at::Tensor pairs = at::cat({pair.labels, pair.outputs}, 1);
+    pairs_.add(pairs, num_samples());
+    add_samples(pair.outputs.sub(pair.labels).square_().mean(1), pairs);
+  }
+
+  WorstPrediction worst_of(std::span<const double> values) const override {
+    const auto middle = values.begin() + std::ssize(values) / 2;
+    return {.targets = {values.begin(), middle}, .predictions = {middle, values.end()}};
+  }
+
+  ThinnedRows pairs_;  // targets, then predictions
+};
+
+// Ends a pass over the batches.
+struct StoppedPass {};
+
+// nullptr for a model of another kind.
+std::unique_ptr<ValidationStatistics> statistics_for(const Module& model,
+                                                     const ValidationReportOptions& options) {
+  const auto* const of_classes = dynamic_cast<const ClassLossModel*>(&model);
+  const bool is_own = dynamic_cast<const Classifier*>(&model) != nullptr,
+             has_accuracy = dynamic_cast<const Accuracy*>(model.metric_of("val_acc").get()) != nullptr,
+             is_classifier = is_own || (of_classes != nullptr && has_accuracy);
+  if (is_classifier && !has_several_labels(model))
+    return std::make_unique<ClassStatistics>(options, of_classes->loss_options().ignore_index.value_or(-100),
+                                             is_own);
+  if (!is_classifier && model.is_regressor()) return std::make_unique<RegressionStatistics>(options);
+  return nullptr;
+}
+
+}  // namespace
+
+ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
+                                   const ValidationReportOptions& options) {
+  ValidationReport report;
+  const auto statistics = statistics_for(*model, options);
+  if (!statistics) return report;
+  const RandomStateGuard random_state(trainer.device());
+  const at::NoGradGuard no_grad;
+  try {
+    trainer.validate(model, data, [&](const Prediction& batch) {
+      if (options.stop.stop_requested()) throw StoppedPass();
+      statistics->take(batch);
+    });
+  } catch (const StoppedPass&) {
+    return report;
+  }
+  statistics->write_to(report);
+  report.class_names = data.class_names();
+  report.ids = data.val_ids();
+  return report;
+}
+
+}  // namespace kindling

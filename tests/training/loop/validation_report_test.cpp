@@ -1,0 +1,275 @@
+#include "kindling/training/validation_report.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/nn/classifier.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+#include "training/loop/small_fit.h"
+
+namespace kindling {
+namespace {
+
+constexpr float kNanLogit = std::numeric_limits<float>::quiet_NaN();
+
+// Its outputs are its inputs.
+class GivenLogits : public Classifier {
+ public:
+  at::Tensor forward(const at::Tensor& inputs) override { return inputs; }
+};
+class GivenNumbers : public Slope {
+ public:
+  at::Tensor forward(const at::Tensor& inputs) override { return inputs; }
+  bool is_regressor() const override { return true; }
+};
+
+class NamedRows : public TensorData {
+ public:
+  using TensorData::TensorData;
+  std::vector<std::string> class_names() override { return {"ant", "bee, wild", "cat"}; }
+  SampleIds val_ids() override {
+    return {.name = "row",
+            .values = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11"}};
+  }
+};
+
+// From here on, expected numbers are those of scikit-learn 1.9 (confusion_matrix) and NumPy in float64.
+at::Tensor twelve_logits() {
+  return at::tensor({0.2F,  -0.2F, 1.0F,  0.2F,  -0.8F, 0.5F,  2.0F,  1.4F,  -1.1F, -1.9F, -0.9F, 0.1F,
+                     -3.5F, -0.3F, -1.9F, -1.1F, -0.8F, -0.5F, 0.6F,  1.6F,  -0.2F, 2.0F,  -1.0F, 0.5F,
+                     1.4F,  0.1F,  -1.1F, -1.4F, -0.7F, 0.3F,  -1.5F, -0.3F, -0.2F, 0.8F,  0.3F,  0.5F})
+      .view({12, 3});
+}
+at::Tensor twelve_labels() { return at::tensor({1, 1, 2, 2, 0, 2, 1, 1, 2, 1, 0, 0}, at::kLong); }
+
+NamedRows rows_with(const at::Tensor& outputs, const at::Tensor& labels, std::int64_t batch_size = 5) {
+  return {{outputs, labels}, {outputs, labels}, {.batch_size = batch_size}};
+}
+
+class ValidationReports : public OnDevice {
+ protected:
+  template <class Model>
+  ValidationReport report_of(DataModule& data, const ValidationReportOptions& options = {},
+                             std::shared_ptr<Model> model = std::make_shared<Model>()) {
+    Trainer trainer({.num_gpus = num_gpus_wanted()});
+    return validation_report(trainer, model, data, options);
+  }
+  const Scratch scratch_;
+};
+KINDLING_RUN_ON_TRAINER_DEVICES(ValidationReports);
+
+TEST_P(ValidationReports, CountsPredictionsOfEachClass) {
+  for (const std::int64_t batch_size : {1, 5, 12}) {
+    NamedRows data = rows_with(twelve_logits(), twelve_labels(), batch_size);
+    const ValidationReport report = report_of<GivenLogits>(data);
+    EXPECT_EQ(report.num_samples, 12);
+    EXPECT_TRUE(
+        same(report.confusion_matrix, at::tensor({1, 1, 1, 1, 1, 3, 2, 0, 2}, at::kLong).view({3, 3})));
+  }
+}
+
+// Bins of NumPy in float64; scikit-learn's calibration_curve(n_bins = 15) has the same means for the bins
+// that are not empty, and with them the formula of Guo et al. (2017) makes 0.3886885666696528.
+TEST_P(ValidationReports, MeasuresTheCalibration) {
+  const std::vector<std::int64_t> counts{0, 0, 0, 0, 0, 0, 3, 1, 1, 4, 0, 2, 1, 0, 0};
+  const std::vector<double> confidences{0.44067805831936147, 0.4966846269673266, 0.5712577893518817,
+                                        0.6474538006384319,  0.761906593121614,  0.8047261698777538},
+      accuracies{2. / 3, 0, 0, 0.5, 0, 0};
+  for (const std::int64_t batch_size : {1, 5, 12}) {
+    NamedRows data = rows_with(twelve_logits(), twelve_labels(), batch_size);
+    const ValidationReport report = report_of<GivenLogits>(data);
+    ASSERT_EQ(report.calibration.size(), 15U);
+    std::size_t filled = 0;
+    for (std::size_t i = 0; i < 15; ++i) {
+      const CalibrationBin& bin = report.calibration[i];
+      EXPECT_EQ(bin.low, static_cast<double>(i) / 15);
+      EXPECT_EQ(bin.num_labels, counts[i]) << i;
+      EXPECT_EQ(std::isnan(bin.accuracy), counts[i] == 0);
+      if (counts[i] == 0) continue;
+      EXPECT_NEAR(bin.mean_confidence, confidences.at(filled), 1e-6);  // float32: an ulp of 0.8 is 6e-8
+      EXPECT_EQ(bin.accuracy, accuracies.at(filled++));
+    }
+    EXPECT_NEAR(report.ece, 0.3886885666696528, 1e-6);
+  }
+}
+
+// A bin has its upper edge: confidences of exactly 1/2 and 1 are in different ones of two.
+TEST_P(ValidationReports, PutsAnEdgeIntoTheLowerBin) {
+  NamedRows data = rows_with(at::tensor({0.F, 0.F, 1000.F, 0.F}).view({2, 2}), at::tensor({0, 1}, at::kLong));
+  const ValidationReport report = report_of<GivenLogits>(data, {.num_bins = 2});
+  EXPECT_EQ(report.calibration.at(0).num_labels, 1);
+  EXPECT_EQ(report.calibration.at(1).num_labels, 1);
+  EXPECT_EQ(report.ece, (0.5 + 1) / 2);
+}
+
+TEST_P(ValidationReports, ListsTheLargestLossesFirst) {
+  NamedRows data = rows_with(twelve_logits(), twelve_labels());
+  const ValidationReport report = report_of<GivenLogits>(data, {.num_worst = 4});
+  ASSERT_EQ(report.worst.size(), 4U);
+  const std::vector<std::int64_t> samples{2, 4, 7, 8}, labels{2, 0, 1, 2}, predicted{0, 1, 0, 0};
+  const std::vector<double> losses{3.5661592881826647, 3.4172532091532815, 3.241311296657157,
+                                   2.8035186088451156},
+      confidences{0.627407352471375, 0.8047261698777538, 0.7855970345892759, 0.738216151653952};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const WorstPrediction& worst = report.worst[i];
+    EXPECT_EQ(worst.sample, samples[i]);
+    EXPECT_EQ(worst.label, labels[i]);
+    EXPECT_EQ(worst.predicted, predicted[i]);
+    EXPECT_NEAR(worst.loss, losses[i], 1e-6);  // float32: an ulp of 3.6 is 2.4e-7
+    EXPECT_NEAR(worst.probability, std::exp(-losses[i]), 1e-7);
+    EXPECT_NEAR(worst.confidence, confidences[i], 1e-6);
+  }
+}
+
+TEST_P(ValidationReports, KeepsTheOrderOfEqualLosses) {
+  NamedRows data = rows_with(at::zeros({9, 3}), at::zeros({9}, at::kLong), 2);
+  const ValidationReport report = report_of<GivenLogits>(data, {.num_worst = 3});
+  ASSERT_EQ(report.worst.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(report.worst[i].sample, static_cast<std::int64_t>(i));
+}
+
+TEST_P(ValidationReports, SkipIgnoredLabelsAndPutNanFirst) {
+  const at::Tensor logits = at::tensor({1.F, 0.F, 0.F, 1.F, kNanLogit, 0.F, 0.F, 5.F}).view({4, 2});
+  NamedRows data = rows_with(logits, at::tensor({0, -100, 0, 0}, at::kLong), 3);
+  const ValidationReport report = report_of<GivenLogits>(data);
+  // The row of NaN has no class, as in ConfusionMatrix.
+  EXPECT_TRUE(same(report.confusion_matrix, at::tensor({1, 1, 0, 0}, at::kLong).view({2, 2})));
+  std::int64_t num_labels = 0;
+  for (const CalibrationBin& bin : report.calibration) num_labels += bin.num_labels;
+  EXPECT_EQ(num_labels, 2);
+  ASSERT_EQ(report.worst.size(), 3U);
+  EXPECT_EQ(report.worst[0].sample, 2);
+  EXPECT_EQ(report.worst[0].predicted, -1);
+  EXPECT_EQ(report.worst[1].sample, 3);
+  EXPECT_EQ(report.worst[2].sample, 0);
+}
+
+TEST_P(ValidationReports, HaveNoMatrixOfTooManyClasses) {
+  NamedRows data = rows_with(at::eye(41), at::arange(41, at::kLong));
+  const ValidationReport report = report_of<GivenLogits>(data);
+  EXPECT_FALSE(report.confusion_matrix.defined());
+  EXPECT_EQ(report.worst.size(), 20U);
+  EXPECT_EQ(report_of<GivenLogits>(data, {.max_classes = 41}).confusion_matrix.trace().item<std::int64_t>(),
+            41);
+}
+
+TEST_P(ValidationReports, CountPixelsOfSegmentations) {
+  // [batch, classes, width]: the second class is predicted where its plane is positive.
+  const at::Tensor plane = at::tensor({1.F, -1.F, 1.F, 1.F}).view({2, 1, 2});
+  NamedRows data =
+      rows_with(at::cat({at::zeros_like(plane), plane}, 1), at::tensor({1, 1, 0, 1}, at::kLong).view({2, 2}));
+  const ValidationReport report = report_of<GivenLogits>(data);
+  EXPECT_TRUE(same(report.confusion_matrix, at::tensor({0, 1, 1, 2}, at::kLong).view({2, 2})));
+  EXPECT_TRUE(report.worst.empty());
+}
+
+TEST_P(ValidationReports, AreEmptyForOtherModels) {
+  NamedRows numbers = rows_with(at::rand({4, 2}), at::rand({4, 2}));
+  EXPECT_TRUE(report_of<Slope>(numbers).is_empty());
+  const auto several = std::make_shared<GivenLogits>();
+  several->set_loss_options({.multi_label = true});
+  EXPECT_TRUE(report_of<GivenLogits>(numbers, {}, several).is_empty());
+  NamedRows images = rows_with(at::rand({4, 1, 3}), at::rand({4, 1, 3}));
+  EXPECT_TRUE(report_of<GivenNumbers>(images).is_empty());
+}
+
+// Squared errors by hand: 0.25, 4, 0 for one target; (1 + 9) / 2 and (0 + 4) / 2 for two.
+TEST_P(ValidationReports, RankRegressionsByTheirSquaredErrors) {
+  NamedRows one =
+      rows_with(at::tensor({1.5F, 2.F, -3.F}).unsqueeze(1), at::tensor({1.F, 4.F, -3.F}).unsqueeze(1), 2);
+  const ValidationReport of_one = report_of<GivenNumbers>(one);
+  ASSERT_EQ(of_one.worst.size(), 3U);
+  EXPECT_EQ(of_one.worst[0].sample, 1);
+  EXPECT_EQ(of_one.worst[0].loss, 4);
+  EXPECT_EQ(of_one.worst[0].targets, std::vector<double>{4});
+  EXPECT_EQ(of_one.worst[0].predictions, std::vector<double>{2});
+  EXPECT_EQ(of_one.worst[1].loss, 0.25);
+  EXPECT_FALSE(of_one.confusion_matrix.defined());
+  NamedRows two =
+      rows_with(at::tensor({1.F, 0.F, 5.F, 5.F}).view({2, 2}), at::tensor({0.F, 3.F, 5.F, 7.F}).view({2, 2}));
+  const ValidationReport of_two = report_of<GivenNumbers>(two);
+  ASSERT_EQ(of_two.worst.size(), 2U);
+  EXPECT_EQ(of_two.worst[0].loss, 5);
+  EXPECT_EQ(of_two.worst[1].loss, 2);
+  EXPECT_EQ(of_two.worst[0].predictions, (std::vector<double>{1, 0}));
+}
+
+TEST_P(ValidationReports, HaveTheResidualsOfRegressions) {
+  const at::Tensor targets = at::arange(10, at::kFloat).unsqueeze(1);
+  for (const std::int64_t batch_size : {1, 3, 10}) {
+    NamedRows data = rows_with(targets * 2, targets, batch_size);
+    const Residuals all = report_of<GivenNumbers>(data, {.max_residuals = 10}).residuals;
+    EXPECT_EQ(all.stride, 1);
+    EXPECT_TRUE(same(all.samples, at::arange(10, at::kLong)));
+    EXPECT_TRUE(same(all.targets, targets.to(at::kDouble)));
+    EXPECT_TRUE(same(all.predictions, targets.to(at::kDouble) * 2));
+    // Five and three of ten do not fit, and four are more than three.
+    const Residuals some = report_of<GivenNumbers>(data, {.max_residuals = 3}).residuals;
+    EXPECT_EQ(some.stride, 4);
+    EXPECT_TRUE(same(some.samples, at::tensor({0, 4, 8}, at::kLong)));
+    EXPECT_TRUE(same(some.predictions, at::tensor({0., 8., 16.}).unsqueeze(1)));
+  }
+  NamedRows pairs = rows_with(at::ones({6, 2}), at::zeros({6, 2}), 4);
+  EXPECT_EQ(report_of<GivenNumbers>(pairs, {.max_residuals = 6}).residuals.targets.size(0), 3);
+}
+
+TEST_P(ValidationReports, UseTheBatchesOfTheValidation) {
+  NamedRows data = rows_with(twelve_logits(), twelve_labels(), 5);
+  const auto model = std::make_shared<GivenLogits>();
+  Trainer limited({.num_gpus = num_gpus_wanted(), .limit_val_batches = 2});
+  EXPECT_EQ(validation_report(limited, model, data).num_samples, 10);
+  TensorData without({twelve_logits(), twelve_labels()}, {}, {});
+  EXPECT_THROW(validation_report(limited, model, without), DataError);
+}
+
+TEST_P(ValidationReports, LeaveTheModelAndTheRandomNumbersAsTheyWere) {
+  class Drawing : public GivenLogits {
+   public:
+    at::Tensor forward(const at::Tensor& inputs) override { return inputs + at::rand_like(inputs); }
+  };
+  NamedRows data = rows_with(twelve_logits(), twelve_labels());
+  const auto model = std::make_shared<Drawing>();
+  const at::Tensor before = at::globalContext().defaultGenerator(at::kCPU).get_state();
+  report_of<Drawing>(data, {}, model);
+  EXPECT_TRUE(same(at::globalContext().defaultGenerator(at::kCPU).get_state(), before));
+  EXPECT_TRUE(model->is_training());
+  EXPECT_TRUE(at::GradMode::is_enabled());
+}
+
+TEST_P(ValidationReports, AreWrittenAsCsv) {
+  NamedRows data = rows_with(twelve_logits(), twelve_labels());
+  write_validation_report(report_of<GivenLogits>(data, {.num_worst = 1}), scratch_.folder());
+  EXPECT_EQ(read_file(scratch_ / "confusion_matrix.csv", 1000),
+            "label,ant,\"bee, wild\",cat\nant,1,1,1\n\"bee, wild\",1,1,3\ncat,2,0,2\n");
+  const std::string calibration = read_file(scratch_ / "calibration.csv", 10000);
+  EXPECT_TRUE(
+      calibration.starts_with("bin,from,to,samples,mean_confidence,accuracy\n1,0,0.06666666666666667,0,,\n"));
+  EXPECT_NE(calibration.find("\n10,0.6,0.6666666666666666,4,0.6474"), std::string::npos) << calibration;
+  const std::string worst = read_file(scratch_ / "worst_predictions.csv", 1000);
+  EXPECT_TRUE(
+      worst.starts_with("sample,row,label,predicted,probability,confidence,loss\n2,r2,cat,ant,0.0282"))
+      << worst;
+
+  NamedRows numbers =
+      rows_with(at::tensor({1.5F, 12.3F}).unsqueeze(1), at::tensor({1.F, 12.3F}).unsqueeze(1));
+  write_validation_report(report_of<GivenNumbers>(numbers), scratch_.folder());
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "confusion_matrix.csv"));
+  EXPECT_EQ(read_file(scratch_ / "worst_predictions.csv", 1000),
+            "sample,row,target,predicted,loss\n0,r0,1,1.5,0.25\n1,r1,12.3,12.3,0\n");
+  EXPECT_EQ(read_file(scratch_ / "residuals.csv", 1000),
+            "sample,row,target,predicted,residual\n0,r0,1,1.5,-0.5\n1,r1,12.3,12.3,0\n");
+  remove_validation_report(scratch_.folder());
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_.folder()));
+}
+
+}  // namespace
+}  // namespace kindling
