@@ -59,7 +59,8 @@ std::string script_places(const std::vector<double>& numbers) {
 
 std::string script_curve(const Curve& curve) {
   return "{\"label\":" + script_string(curve.label) + (curve.is_background ? ",\"thin\":true" : "") +
-         ",\"x\":" + script_places(curve.x) + ",\"y\":" + script_numbers(curve.y) + "}";
+         (curve.is_scatter ? ",\"points\":true" : "") + ",\"x\":" + script_places(curve.x) +
+         ",\"y\":" + script_numbers(curve.y) + "}";
 }
 
 std::string script_chart(const Chart& chart) {
@@ -115,9 +116,13 @@ class PartWriter {
     std::string rows = tag("td", "");
     std::size_t num_columns = 0;
     for (const auto& row : part.cells) num_columns = std::max(num_columns, row.size());
-    for (std::size_t column = 0; column < num_columns; ++column) rows += tag("th", std::to_string(column));
+    const auto name = [&](std::size_t index) {
+      return tag("th", index < part.names.size() ? markup_text(part.names[index]) : std::to_string(index));
+    };
+    for (std::size_t column = 0; column < num_columns; ++column) rows += name(column);
     rows = tag("tr", rows) + "\n";
-    for (std::size_t row = 0; row < part.cells.size(); ++row) rows += matrix_row(part.cells[row], row);
+    for (std::size_t row = 0; row < part.cells.size(); ++row)
+      rows += tag("tr", name(row) + matrix_cells(part.cells[row])) + "\n";
     return "<div class=\"scroll\" tabindex=\"0\"><table class=\"matrix\"><caption>rows: " +
            markup_text(part.rows) + ", columns: " + markup_text(part.columns) + "</caption>\n" + rows +
            "</table></div>\n";
@@ -147,10 +152,10 @@ class PartWriter {
   const std::string& script_data() const { return script_data_; }
 
  private:
-  static std::string matrix_row(const std::vector<double>& cells, std::size_t row) {
+  static std::string matrix_cells(const std::vector<double>& cells) {
     double sum = 0;
     for (const double cell : cells) sum += std::isfinite(cell) ? std::abs(cell) : 0;
-    std::string text = tag("th", std::to_string(row));
+    std::string text;
     for (const double cell : cells) {
       const double fraction = sum > 0 && std::isfinite(cell) ? std::abs(cell) / sum : 0;
       constexpr double kDark = 0.55;  // from here on, light digits are easier to read
@@ -160,7 +165,7 @@ class PartWriter {
                        : cell == 0      ? " class=\"none\""
                                         : ""));
     }
-    return tag("tr", text) + "\n";
+    return text;
   }
 
   std::size_t num_charts_ = 0;

@@ -30,6 +30,7 @@ struct PageTable {  // numbers, after a few columns of text
 struct PageMatrix {               // numbers on a ground that shows their fraction of their row
   std::string rows{}, columns{};  // what they stand for: "label", "prediction"
   std::vector<std::vector<double>> cells{};
+  std::vector<std::string> names{};  // of the rows and of the columns; empty: numbers from 0
 };
 struct PageBars {  // fractions of a whole as bars, from 0 to 1
   std::vector<std::pair<std::string, double>> bars{};

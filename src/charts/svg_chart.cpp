@@ -94,13 +94,13 @@ std::string svg_line_of(const CurveLayout& curve, std::size_t number, bool is_ba
 }
 
 // Draws all points of a short curve; for a long one only isolated points.
-std::string svg_markers(const CurveLayout& curve, std::size_t number) {
+std::string svg_markers(const CurveLayout& curve, std::size_t number, bool is_scatter) {
   std::string markers;
   const auto mark = [&](const ChartPoint& point) {
     markers += "<circle cx=\"" + pixels(pixel_x(point.x)) + "\" cy=\"" + pixels(pixel_y(point.y)) +
                "\" r=\"2.5\"/>\n";
   };
-  if (curve.points.size() <= kMostMarkers) {
+  if (is_scatter || curve.points.size() <= kMostMarkers) {
     std::for_each(curve.points.begin(), curve.points.end(), mark);
   } else {
     for (const auto& line : curve.lines) {
@@ -133,9 +133,10 @@ std::string svg_gaps(const CurveLayout& curve, std::size_t number) {
 std::string svg_curves(const Chart& chart, const std::vector<CurveLayout>& curves) {
   std::string behind, lines, markers;
   for (std::size_t i = 0; i < curves.size(); ++i) {
-    const bool is_background = chart.curves[i].is_background;
-    (is_background ? behind : lines) += svg_line_of(curves[i], i, is_background);
-    markers += svg_markers(curves[i], i) + svg_gaps(curves[i], i);
+    const auto& [is_background, is_scatter] =
+        std::pair(chart.curves[i].is_background, chart.curves[i].is_scatter);
+    if (!is_scatter) (is_background ? behind : lines) += svg_line_of(curves[i], i, is_background);
+    markers += svg_markers(curves[i], i, is_scatter) + svg_gaps(curves[i], i);
   }
   lines.insert(0, behind);
   const std::string name = "plot-" + std::to_string(std::hash<std::string>()(lines));

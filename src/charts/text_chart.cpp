@@ -105,8 +105,12 @@ std::optional<std::pair<ChartPoint, ChartPoint>> clipped(const ChartPoint& a, co
   return std::pair{along(from), along(to)};
 }
 
-void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t curve) {
+void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t curve, bool is_scatter) {
   canvas.choose_pen(curve);
+  if (is_scatter) {
+    for (const ChartPoint& point : layout.points) canvas.set(canvas.dot_x(point.x), canvas.dot_y(point.y));
+    return;
+  }
   int n = 0;
   for (const auto& line : layout.lines) {
     for (std::size_t i = 1; i < line.size(); ++i) {
@@ -206,7 +210,8 @@ std::string to_text(const Chart& chart, int columns, int rows, bool color) {
   for (const ChartTick& tick : layout.yticks) margin = std::max(margin, columns_of(tick.text));
   const int width = columns - margin - 2;
   BrailleCanvas canvas(width, rows);
-  for (std::size_t i = 0; i < layout.curves.size(); ++i) draw_curve(canvas, layout.curves[i], i);
+  for (std::size_t i = 0; i < layout.curves.size(); ++i)
+    draw_curve(canvas, layout.curves[i], i, chart.curves[i].is_scatter);
   for (std::size_t i = 0; i < layout.curves.size(); ++i) draw_gaps(canvas, layout.curves[i], i);
 
   std::string text;

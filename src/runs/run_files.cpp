@@ -20,8 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;  // of a config, as for the program
-constexpr std::size_t kMaxLogBytes = std::size_t{1} << 22;   // from the end of a longer log
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;         // of a config, as for the program
+constexpr std::size_t kMaxLogBytes = std::size_t{1} << 22;          // from the end of a longer log
+constexpr std::size_t kMaxReportTableBytes = std::size_t{1} << 25;  // of the validation report
+constexpr std::size_t kMostMatrixRows = 1000, kMostBins = 1000, kMostResiduals = 200'000, kMostWorst = 100;
 constexpr std::size_t kMostEvents = 100, kMostCommands = 50, kMostLayers = 500, kMostKeys = 200;
 constexpr int kMaxDepth = 6;
 const std::vector<std::string> kLayerTitles = {"name", "type", "input", "output", "parameters"};
@@ -128,6 +130,17 @@ std::vector<std::vector<std::string>> layers_of(const std::string& table) {
   return layers;
 }
 
+CsvRows csv_rows(const fs::path& file, std::size_t max_rows) {
+  const std::string text = small_file(file, kMaxReportTableBytes).value_or("");
+  std::string_view rest = text;
+  CsvRows rows;
+  while (!rest.empty() && rows.size() <= max_rows) {
+    auto row = take_csv_line(rest);
+    if (rows.empty() || row.size() == rows.front().size()) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 std::string end_of_log(const fs::path& file) try {
   const InputFile log(file);
   std::string text(std::min(log.size(), kMaxLogBytes), '\0');
@@ -217,6 +230,12 @@ RunFiles read_run_files(const fs::path& folder, std::string_view summary) {
   if (files.commands.size() > kMostCommands)
     files.commands.erase(files.commands.begin(),
                          files.commands.end() - static_cast<std::ptrdiff_t>(kMostCommands));
+  if (!files.value("validation_report.samples").empty()) {
+    files.confusion = csv_rows(folder / "confusion_matrix.csv", kMostMatrixRows);
+    files.calibration = csv_rows(folder / "calibration.csv", kMostBins);
+    files.residuals = csv_rows(folder / "residuals.csv", kMostResiduals);
+    files.worst = csv_rows(folder / "worst_predictions.csv", kMostWorst);
+  }
   std::deque<RunEvent> latest;
   for (const std::string& line : lines_of(end_of_log(folder / "log.txt"))) {
     auto event = event_of(line);

@@ -25,6 +25,9 @@ struct RunEvent {
   std::string time, level, text;  // "2026-03-01 12:00:00.123", "warning"
 };
 
+// The rows of a CSV file, each with as many cells as the first one, which has the titles. Empty: no file.
+using CsvRows = std::vector<std::vector<std::string>>;
+
 // The texts in a run directory. Whatever is missing or cannot be read is empty.
 struct KINDLING_API RunFiles {
   std::filesystem::path folder{};
@@ -35,6 +38,9 @@ struct KINDLING_API RunFiles {
   std::vector<std::vector<std::string>> layers{};  // model.csv: name, type, input, output, parameters
   std::vector<RunEvent> events{};                  // warnings, errors, resumes and restarts, the latest ones
   std::size_t num_events = 0;                      // of them in the part of log.txt that was read
+  // confusion_matrix.csv, calibration.csv, residuals.csv and worst_predictions.csv, if run.json says that the
+  // run has a validation report.
+  CsvRows confusion{}, calibration{}, residuals{}, worst{};
 
   std::string value(std::string_view key) const;  // of the summary; empty: not found
   // "digits/0001"

@@ -13,6 +13,8 @@
 #include "kindling/base/number_text.h"
 #include "loggers/metric_charts.h"
 #include "loggers/metric_text.h"
+#include "runs/page_texts.h"
+#include "runs/validation_page.h"
 
 namespace kindling {
 namespace {
@@ -30,21 +32,8 @@ std::string cell_text(std::string_view metric, double value) {
   return metric != "lr" && is_plain ? fixed_text(value, 4) : short_text(value, 5);
 }
 
-std::string count_text(double number) {
-  std::string text = fixed_text(number, 0);
-  for (auto at = static_cast<std::int64_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
-}
-
 std::string duration_text(double seconds) {
   return seconds < 60 ? fixed_text(seconds, seconds < 10 ? 2 : 1) + " s" : clock_text(seconds);
-}
-
-double number_or_nan(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  return text.empty() || end != text.c_str() + text.size() ? std::nan("") : value;
 }
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -352,6 +341,7 @@ PageSection machine_of(const RunFiles& files) {
   for (const auto& [key, value] : files.summary) {
     const bool is_elsewhere = std::ranges::find(kElsewhere, key) != kElsewhere.end() ||
                               key.starts_with("metrics.") || key.starts_with("best.") ||
+                              key.starts_with("validation_report.") ||
                               (key.starts_with("data.") && key != "data.checksum") || key == "git.branch";
     std::string name = key;
     for (char& c : name) c = c == '_' || c == '.' ? ' ' : c;
@@ -393,6 +383,7 @@ HtmlPage page_of_run(const RunFiles& files, const RunMetrics& metrics, const Run
     page.sections.push_back(epochs_of(metrics));
     for (const ValueMatrix& matrix : matrices_of(*metrics.last_epoch()))
       page.sections.push_back(matrix_of(matrix, metrics.last_epoch()->epoch));
+    for (PageSection& section : validation_sections(files)) page.sections.push_back(std::move(section));
     page.sections.push_back(speed_of(metrics));
   }
   for (auto section : {model_of(files), events_of(files), config_of(files), machine_of(files)})

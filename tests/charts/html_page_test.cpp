@@ -71,6 +71,14 @@ TEST(HtmlPage, ShadesAMatrixByFractionsOfItsRows) {
   EXPECT_TRUE(has_piece(html, "class=\"none\">·</td><td style=\"--f:1.000\" class=\"full\">5</td>"));
 }
 
+TEST(HtmlPage, NamesTheRowsAndColumnsOfAMatrix) {
+  HtmlPage page;
+  page.sections = {{.parts = {PageMatrix{.cells = {{1, 0}, {0, 2}}, .names = {"<a>"}}}}};
+  const std::string html = to_html(page);
+  EXPECT_NE(html.find("<td></td><th>&lt;a&gt;</th><th>1</th>"), std::string::npos);
+  EXPECT_NE(html.find("<tr><th>&lt;a&gt;</th><td"), std::string::npos);
+}
+
 TEST(HtmlPage, MarksARowAndAlignsColumnsOfText) {
   const std::string html = to_html(page_with(PageTable{
       .titles = {"layer", "parameters"}, .rows = {{"net", "7"}}, .num_text_columns = 1, .marked_row = 0}));

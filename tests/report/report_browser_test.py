@@ -33,7 +33,15 @@ def run_folder(folder, epochs, metrics, nan=False, matrix=False):
                                for i in range(10) for j in range(10)})
             record.update({"lr": 0.1, "epoch_time_s": 1.5, "samples_per_s": 1000, "host_waits": 3, "time_share/forward": 0.4})
             lines.write(json.dumps(record) + "\n")
-    (folder / "run.json").write_text(json.dumps({"status": "finished", "device": "cpu", "note": HOSTILE * 3, "kindling": "1"}))
+    summary = {"status": "finished", "device": "cpu", "note": HOSTILE * 3, "kindling": "1"}
+    if matrix:
+        summary["validation_report"] = {"weights": "best", "step": 45, "samples": 300, "ece": 0.05}
+        (folder / "confusion_matrix.csv").write_text("label,a long name of a class,b\na long name of a class,9,1\nb,0,7\n")
+        (folder / "calibration.csv").write_text("bin,from,to,samples,mean_confidence,accuracy\n1,0,0.5,0,,\n2,0.5,1,300,0.9,0.85\n")
+        (folder / "residuals.csv").write_text("sample,target,predicted,residual\n" + "".join(
+            f"{i},{i},{math.cos(i)},{math.sin(i)}\n" for i in range(300)))
+        (folder / "worst_predictions.csv").write_text(f"sample,file,target,predicted,loss\n7,{HOSTILE},1.5,2,0.25\n")
+    (folder / "run.json").write_text(json.dumps(summary))
     (folder / "config.toml").write_text("name = \"" + HOSTILE + "\"\n" + "x" * 300 + "\n")
     (folder / "command.txt").write_text("kindling fit " + "key=value " * 60 + "\n")
     (folder / "model.csv").write_text(

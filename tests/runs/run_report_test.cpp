@@ -9,6 +9,7 @@
 #include "kindling/loggers/jsonl_logger.h"
 #include "runs/run_files.h"
 #include "runs/run_page.h"
+#include "runs/validation_page.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -141,6 +142,56 @@ TEST(RunPage, ShowsTheLargestCellsOffTheDiagonalOfALargeMatrix) {
   metrics.add({.epoch = 1, .values = {{"m[40][40]", 20}, {"m[40][1]", 7}, {"m[0][1]", 9}, {"m[2][1]", 0}}});
   EXPECT_EQ(part_of<PageTable>(metrics, "m, epoch 1").rows,
             (std::vector<std::vector<std::string>>{{"0", "1", "9"}, {"40", "1", "7"}}));
+}
+
+TEST(RunPage, ShowsTheValidationReport) {
+  const Scratch scratch;
+  put_file(scratch / "run.json",
+           R"({"validation_report": {"weights": "best", "step": 270, "samples": 1359, "ece": 0.0812},
+               "metrics": {}})");
+  put_file(scratch / "confusion_matrix.csv", "label,<ant>,\"b,c\"\n<ant>,5,1\n\"b,c\",0,7\ntorn,1\n");
+  put_file(scratch / "calibration.csv",
+           "bin,from,to,samples,mean_confidence,accuracy\n1,0,0.5,0,,\n2,0.5,1,1359,0.75,0.5\n");
+  put_file(scratch / "worst_predictions.csv",
+           "sample,row,label,predicted,probability,confidence,loss\n7,12,<ant>,\"b,c\",0.125000001,0.5,2."
+           "0794415\n");
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  const std::string html = to_html(page_of_run(read_run_files(scratch.folder()), metrics));
+  EXPECT_TRUE(contains(html, "<th>&lt;ant&gt;</th><td style=\"--f:0.833\" class=\"full\">5</td>"));
+  EXPECT_TRUE(contains(html, "<td class=\"text\">b,c</td><td>0.125</td><td>0.5</td><td>2.07944</td>"));
+  EXPECT_TRUE(contains(html,
+                       "Computed after the fit on 1,359 validation samples, with the weights of the best "
+                       "checkpoint (step 270)."));
+  EXPECT_FALSE(contains(html, "torn"));
+  EXPECT_TRUE(contains(html, "The expected calibration error (ECE) is 0.0812."));
+  EXPECT_TRUE(contains(html, "\"title\":\"reliability diagram\""));
+  EXPECT_TRUE(contains(html, "{\"label\":\"accuracy\",\"x\":[0.75],\"y\":[0.5]}"));
+  EXPECT_FALSE(contains(html, "validation report"));  // among the versions
+  const std::string text = validation_text(read_run_files(scratch.folder()));
+  EXPECT_TRUE(contains(text, "label  <ant>  b,c\n<ant>      5    1\nb,c        0    7\n")) << text;
+  EXPECT_TRUE(contains(text, "7       12   <ant>  b,c              0.125         0.5  2.07944\n")) << text;
+  // A run that continues has files of its earlier end, perhaps.
+  put_file(scratch / "run.json", R"({"status": "running"})");
+  EXPECT_FALSE(contains(to_html(page_of_run(read_run_files(scratch.folder()), metrics)), "Confusion"));
+}
+
+TEST(RunPage, ThinsResidualsAndDrawsThemFromTheSmallestPredictionOn) {
+  RunFiles files{.summary = {{"validation_report.samples", "4000"}}};
+  files.residuals = {{"sample", "target", "predicted", "residual"}};
+  for (int i = 0; i < 2000; ++i)
+    files.residuals.push_back({std::to_string(2 * i), "0", std::to_string(-i), std::to_string(i)});
+  const std::vector<Chart> charts = validation_charts(files);
+  ASSERT_EQ(charts.size(), 1U);
+  const Curve& points = charts[0].curves.at(0);
+  EXPECT_TRUE(points.is_scatter);
+  ASSERT_EQ(points.x.size(), 1000U);  // every second row
+  EXPECT_EQ(points.x.front(), -1998);
+  EXPECT_EQ(points.y.front(), 1998);
+  EXPECT_EQ(points.x.back(), 0);
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  EXPECT_TRUE(contains(to_html(page_of_run(files, metrics)), "The chart shows 1,000 of 4,000 samples"));
 }
 
 TEST(RunPage, ShowsDataHostAndCommit) {

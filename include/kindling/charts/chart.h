@@ -13,11 +13,13 @@ namespace kindling {
 
 enum class AxisScale { linear, log };  // log: base 10; values <= 0 are skipped
 
-// Points joined in their order. A NaN, an infinity and, on a log axis, a value <= 0 break the line.
+// Points joined in their order, which with is_scatter is that of x. A NaN, an infinity and, on a log axis, a
+// value <= 0 break the line.
 struct Curve {
   std::string label{};
   std::vector<double> x{}, y{};  // of equal length
   bool is_background = false;    // drawn thin, below the other curves; for values that scatter
+  bool is_scatter = false;       // drawn as points that are not joined
 };
 
 // A plot: curves, labels and axes.

@@ -117,7 +117,7 @@
       chart.curves.forEach(function (curve, i) {
         const button = html("button", "", list);
         const sample = svg("svg", { viewBox: "0 0 22 8", "aria-hidden": "true" }, button);
-        svg("path", { d: "M0 4H22", "class": "curve" + (curve.thin ? " thin" : ""), style: "stroke:" + color(i),
+        svg("path", { d: curve.points ? "M9 4h4" : "M0 4H22", "class": "curve" + (curve.thin ? " thin" : ""), style: "stroke:" + color(i),
                       "stroke-dasharray": dash(i) }, sample);
         html("span", "", button, curve.label);
         button.title = "show or hide";
@@ -229,13 +229,17 @@
           continue;
         }
         const place = at.toFixed(1) + " " + py(y).toFixed(1);
+        if (curve.points) {
+          dots += "M" + place + "h0";
+          continue;
+        }
         path += (length++ === 0 ? "M" : "L") + place;
         const isAlone = length === 1 && (k + 1 === curve.x.length || onScale(curve.y[k + 1]) === null);
         if (isAlone || end - begin <= MOST_MARKERS) dots += "M" + place + "h0";
       }
       const style = "stroke:" + color(i) + (end - begin > DENSE && !curve.thin ? ";stroke-width:1.2" : "");
       svg("path", { "class": "curve" + (curve.thin ? " thin" : ""), d: path, style: style, "stroke-dasharray": dash(i) }, group);
-      if (dots) svg("path", { d: dots, style: style, "stroke-width": curve.thin ? 3 : 5, "stroke-linecap": "round" }, group);
+      if (dots) svg("path", { d: dots, style: style, "stroke-width": curve.thin || curve.points ? 3 : 5, "stroke-linecap": "round" }, group);
       if (gaps) svg("path", { "class": "gap", d: gaps, style: style }, group);
     }
 

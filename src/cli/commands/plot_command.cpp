@@ -14,6 +14,7 @@
 #include "runs/run_folder.h"
 #include "runs/run_page.h"
 #include "runs/sweep_plan.h"
+#include "runs/validation_page.h"
 
 namespace kindling {
 namespace {
@@ -152,6 +153,10 @@ int plot_command(const CommandContext& context) {
   print_charts(
       charts_for(labelled, request.metrics.empty() ? selected_metrics(runs, labelled) : request.metrics),
       context.request.color);
+  if (runs.size() == 1 && request.metrics.empty()) {
+    print_charts(validation_charts(runs[0].files), context.request.color);
+    std::cout << validation_text(runs[0].files);
+  }
   return 0;
 }
 

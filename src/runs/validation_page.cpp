@@ -1,0 +1,208 @@
+#include "runs/validation_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
+#include "runs/page_texts.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kMostClassesOnPage = 40, kMostClassesInText = 20, kMostWorstInText = 5;
+constexpr std::size_t kMostTargetCharts = 4, kMostResidualPoints = 1000;
+constexpr int kReportDigits = 6;
+
+std::string weights_text(const RunFiles& files) {
+  return (files.value("validation_report.weights") == "best" ? "of the best checkpoint" : "at the end") +
+         (" (step " + files.value("validation_report.step")) + ")";
+}
+
+PageNote source_of(const RunFiles& files) {
+  return {"Computed after the fit on " + count_text(number_or_nan(files.value("validation_report.samples"))) +
+          " validation samples, with the weights " + weights_text(files) + "."};
+}
+
+std::string ece_text(const RunFiles& files) {
+  const double ece = number_or_nan(files.value("validation_report.ece"));
+  return std::isnan(ece) ? "" : "The expected calibration error (ECE) is " + short_text(ece, 4) + ".";
+}
+
+// Returns the column with this title; the number of columns if there is none.
+std::size_t column_of(const CsvRows& rows, const std::string& title) {
+  return rows.empty() ? 0 : static_cast<std::size_t>(std::ranges::find(rows[0], title) - rows[0].begin());
+}
+
+bool has_column(const CsvRows& rows, const std::string& title) {
+  return !rows.empty() && column_of(rows, title) < rows[0].size();
+}
+
+// The cells from `first` on are numbers of few digits.
+std::vector<std::string> shortened_cells(std::vector<std::string> cells, std::size_t first) {
+  for (std::size_t i = first; i < cells.size(); ++i)
+    if (const double number = number_or_nan(cells[i]); std::isfinite(number))
+      cells[i] = short_text(number, kReportDigits);
+  return cells;
+}
+
+// Sample, its name, label and prediction are texts.
+std::size_t num_texts_of_worst(const CsvRows& worst) {
+  if (has_column(worst, "label")) return column_of(worst, "predicted") + 1;
+  const auto is_target = [](const std::string& title) { return title.starts_with("target"); };
+  return static_cast<std::size_t>(std::ranges::find_if(worst[0], is_target) - worst[0].begin());
+}
+
+PageSection confusion_section(const RunFiles& files) {
+  if (files.confusion.size() < 2 || files.confusion.size() > kMostClassesOnPage + 1) return {};
+  PageMatrix matrix{.rows = "label", .columns = "prediction"};
+  matrix.names.assign(files.confusion[0].begin() + 1, files.confusion[0].end());
+  for (std::size_t row = 1; row < files.confusion.size(); ++row) {
+    std::vector<double>& cells = matrix.cells.emplace_back();
+    for (std::size_t i = 1; i < files.confusion[row].size(); ++i)
+      cells.push_back(number_or_nan(files.confusion[row][i]));
+  }
+  return {.title = "Confusion matrix of the validation samples",
+          .parts = {std::move(matrix), source_of(files)}};
+}
+
+Chart reliability_diagram(const CsvRows& bins) {
+  const std::size_t confidence = column_of(bins, "mean_confidence"), accuracy = column_of(bins, "accuracy");
+  Curve measured{.label = "accuracy"};
+  for (std::size_t row = 1; row < bins.size(); ++row) {
+    const double x = number_or_nan(bins[row][confidence]), y = number_or_nan(bins[row][accuracy]);
+    if (!std::isfinite(x) || !std::isfinite(y)) continue;  // an empty bin
+    measured.x.push_back(x);
+    measured.y.push_back(y);
+  }
+  return {.title = "reliability diagram",
+          .xlabel = "confidence",
+          .ylabel = "accuracy",
+          .xlim = {{0, 1}},
+          .ylim = {{0, 1}},
+          .curves = {std::move(measured),
+                     {.label = "calibrated", .x = {0, 1}, .y = {0, 1}, .is_background = true}}};
+}
+
+bool has_calibration(const RunFiles& files) {
+  return has_column(files.calibration, "mean_confidence") && has_column(files.calibration, "accuracy");
+}
+
+PageSection calibration_section(const RunFiles& files) {
+  if (!has_calibration(files)) return {};
+  PageTable table{.titles = files.calibration[0]};
+  for (std::size_t row = 1; row < files.calibration.size(); ++row)
+    table.rows.push_back(shortened_cells(files.calibration[row], 1));
+  return {.title = "Calibration on the validation samples",
+          .parts = {PageCharts{validation_charts(files)}, PageNote{ece_text(files)}, std::move(table),
+                    source_of(files)}};
+}
+
+// Residuals against predictions, from the smallest prediction on.
+Chart residual_chart(const CsvRows& rows, const std::string& end_of_name) {
+  const std::size_t predicted = column_of(rows, "predicted" + end_of_name),
+                    residual = column_of(rows, "residual" + end_of_name);
+  const std::size_t stride = (rows.size() - 2) / kMostResidualPoints + 1;
+  std::vector<std::pair<double, double>> points;
+  for (std::size_t row = 1; row < rows.size(); row += stride)
+    if (const double x = number_or_nan(rows[row][predicted]); std::isfinite(x))
+      points.emplace_back(x, number_or_nan(rows[row][residual]));
+  std::ranges::stable_sort(points, {}, [](const auto& point) { return point.first; });
+  Curve scatter{.label = "residual" + end_of_name, .is_scatter = true};
+  for (const auto& [x, y] : points) {
+    scatter.x.push_back(x);
+    scatter.y.push_back(y);
+  }
+  Chart chart{
+      .title = "residual" + end_of_name, .xlabel = "predicted" + end_of_name, .curves = {std::move(scatter)}};
+  if (!points.empty())
+    chart.curves.push_back({.label = "no error",
+                            .x = {points.front().first, points.back().first},
+                            .y = {0, 0},
+                            .is_background = true});
+  return chart;
+}
+
+// The ends of the titles of the targets that are drawn: "", or "_0", "_1", …
+std::vector<std::string> drawn_targets(const CsvRows& rows) {
+  if (rows.size() < 2) return {};
+  const auto has = [&](const std::string& end) {
+    return has_column(rows, "predicted" + end) && has_column(rows, "residual" + end);
+  };
+  if (has("")) return {""};
+  std::vector<std::string> ends;
+  while (ends.size() < kMostTargetCharts && has("_" + std::to_string(ends.size())))
+    ends.push_back("_" + std::to_string(ends.size()));
+  return ends;
+}
+
+PageSection residual_section(const RunFiles& files) {
+  const std::vector<std::string> targets = drawn_targets(files.residuals);
+  if (targets.empty()) return {};
+  std::string text = "A residual is target - prediction.";
+  if (has_column(files.residuals, "residual_" + std::to_string(targets.size())))
+    text += " Of the first " + std::to_string(targets.size()) + " targets.";
+  const std::size_t num_rows = files.residuals.size() - 1, stride = (num_rows - 1) / kMostResidualPoints + 1;
+  const auto shown = static_cast<double>((num_rows + stride - 1) / stride),
+             all = number_or_nan(files.value("validation_report.samples"));
+  if (shown < all)
+    text +=
+        " The chart shows " + count_text(shown) + " of " + count_text(all) + " samples, at equal distances.";
+  return {.title = "Residuals of the validation samples",
+          .parts = {PageCharts{validation_charts(files)}, PageNote{text}, source_of(files)}};
+}
+
+PageSection worst_section(const RunFiles& files) {
+  if (files.worst.size() < 2) return {};
+  PageTable table{.titles = files.worst[0], .num_text_columns = num_texts_of_worst(files.worst)};
+  for (std::size_t row = 1; row < files.worst.size(); ++row)
+    table.rows.push_back(shortened_cells(files.worst[row], table.num_text_columns));
+  return {.title = "Worst predictions of the validation samples",
+          .parts = {std::move(table), source_of(files)}};
+}
+
+// The first rows of a table, of which the first `num_texts` columns are texts.
+std::string text_of_rows(const CsvRows& rows, std::size_t num_rows, std::size_t num_texts) {
+  std::vector<TextColumn> columns;
+  for (std::size_t i = 0; i < rows[0].size(); ++i)
+    columns.push_back({.title = one_line(rows[0][i]), .right = i >= num_texts});
+  std::vector<std::vector<std::string>> lines;
+  for (std::size_t row = 1; row < std::min(rows.size(), num_rows + 1); ++row) {
+    lines.push_back(shortened_cells(rows[row], num_texts));
+    for (std::string& cell : lines.back()) cell = one_line(cell);
+  }
+  return table_text(std::move(columns), lines, "  ");
+}
+
+}  // namespace
+
+std::vector<PageSection> validation_sections(const RunFiles& files) {
+  return {confusion_section(files), calibration_section(files), residual_section(files),
+          worst_section(files)};
+}
+
+std::vector<Chart> validation_charts(const RunFiles& files) {
+  std::vector<Chart> charts;
+  if (has_calibration(files)) charts.push_back(reliability_diagram(files.calibration));
+  for (const std::string& end_of_name : drawn_targets(files.residuals))
+    charts.push_back(residual_chart(files.residuals, end_of_name));
+  return charts;
+}
+
+std::string validation_text(const RunFiles& files) {
+  std::string text;
+  const std::string weights = "weights " + weights_text(files);
+  if (files.confusion.size() > 1 && files.confusion.size() <= kMostClassesInText + 1)
+    text += "\nConfusion matrix of the validation samples (rows: label, columns: prediction), " + weights +
+            "\n" + text_of_rows(files.confusion, files.confusion.size(), 1);
+  if (const std::string ece = ece_text(files); !ece.empty()) text += "\n" + ece + "\n";
+  if (files.worst.size() > 1)
+    text += "\nWorst predictions of the validation samples, " + weights + "; worst_predictions.csv has " +
+            std::to_string(files.worst.size() - 1) + "\n" +
+            text_of_rows(files.worst, kMostWorstInText, num_texts_of_worst(files.worst));
+  return text;
+}
+
+}  // namespace kindling
