@@ -51,6 +51,12 @@ Json json_of(const DataSummary& data) {
   return json;
 }
 
+Json json_of(const ValidationSummary& validation) {
+  Json json{{"weights", validation.weights}, {"step", validation.step}, {"samples", validation.samples}};
+  if (validation.ece) json["ece"] = *validation.ece;
+  return json;
+}
+
 const json* find(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? nullptr : &*found;
@@ -162,6 +168,7 @@ std::string run_json(const RunSummary& summary, const RunStart& start) {
     json["checkpoint"]["best_step"] = summary.best_checkpoint_step;
     if (summary.best_checkpoint_value) json["checkpoint"]["best_value"] = *summary.best_checkpoint_value;
   }
+  if (summary.validation) json["validation_report"] = json_of(*summary.validation);
   json["metrics"] = summary.metrics;
   // Names may contain arbitrary bytes: invalid UTF-8 is replaced rather than refused.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

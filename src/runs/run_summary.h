@@ -30,6 +30,14 @@ struct DataSummary {
   std::string float32_checksum{};
 };
 
+// The weights and samples of the validation report of a run that has ended (validation_report.h).
+struct ValidationSummary {
+  std::string weights{};  // "best": those of the best checkpoint; "last"
+  std::int64_t step = 0;  // after which the model had them
+  std::int64_t samples = 0;
+  std::optional<double> ece{};  // the expected calibration error of a classifier
+};
+
 // Returns how data differs from that of a run's start, such as "96 training samples before and 100 now";
 // empty if no known value differs.
 KINDLING_API std::string difference_of(const DataSummary& before, const DataSummary& now);
@@ -57,7 +65,8 @@ struct RunSummary {
   double best_value = 0;
   std::int64_t best_epoch = 0;
   bool higher_is_better = false;
-  std::map<std::string, double> metrics{};  // of the last epoch
+  std::map<std::string, double> metrics{};        // of the last epoch
+  std::optional<ValidationSummary> validation{};  // absent: there is no report
   std::int64_t global_step = 0;
   std::optional<std::int64_t> resumed_from_step{};
   std::string last_checkpoint{}, best_checkpoint{};  // in the run's folder; empty: none

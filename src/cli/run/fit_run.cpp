@@ -19,9 +19,11 @@
 #include "cli/run/fit_doubts.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
+#include "cli/run/run_keeper.h"
 #include "cli/run/run_log.h"
 #include "cli/run/screen.h"
 #include "cli/run/start_files.h"
+#include "cli/run/validation_files.h"
 #include "device/float32_products.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -34,6 +36,7 @@
 #include "kindling/loggers/terminal.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
+#include "kindling/training/validation_report.h"
 #include "loggers/metric_text.h"
 #include "runs/run_folder.h"
 #include "runs/run_report.h"
@@ -117,45 +120,6 @@ std::vector<std::vector<std::string>> layer_cells(const std::vector<LayerRow>& l
 
 // Silences LibTorch's profiler, which prints its start and end to stderr, within the table of epochs.
 void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0); }
-
-// Writes the config of a resumed run once the saved state has been loaded. After the first step, files that
-// the run does not resume from have been put aside, and a restart of its processes uses the latest checkpoint
-// of the run instead of the one named on the command line. Knows the step at which a fit has failed.
-class RunKeeper : public Callback {
- public:
-  RunKeeper(FitFolder& folder, const ConfigTables& config, LaunchPlace place)
-      : folder_(folder), config_(config), place_(std::move(place)) {}
-  void on_fit_start(Trainer& trainer, Module&) override {
-    if (!on_data_) return;
-    // Loaders may draw random numbers when they are made.
-    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
-    const at::Tensor state = generator.get_state();
-    on_data_(summary_of(*trainer.data(), config_.data.name.name));
-    generator.set_state(state);
-  }
-  void on_resume(Trainer&, Module&) override {
-    folder_.write_config(config_.text());
-    is_unrecorded_ = true;
-  }
-  void on_train_batch_end(Trainer&, Module&) override {
-    if (std::exchange(is_unrecorded_, false)) remember_run(place_, folder_.path());
-  }
-  void on_epoch_end(Trainer&, Module&, const Record&) override { folder_.renew_lock(); }
-  void on_exception(Trainer& trainer, Module&, const std::exception&) override {
-    failed_step_ = trainer.progress().global_step;
-  }
-  const std::optional<std::int64_t>& failed_step() const noexcept { return failed_step_; }
-  // Called with the data of the run once the trainer has its loaders.
-  void notify_of_data(std::function<void(DataSummary)> on_data) { on_data_ = std::move(on_data); }
-
- private:
-  FitFolder& folder_;
-  const ConfigTables& config_;
-  const LaunchPlace place_;
-  std::function<void(DataSummary)> on_data_{};
-  bool is_unrecorded_ = false;  // for a restart
-  std::optional<std::int64_t> failed_step_;
-};
 
 // Runs a fit from the run directory to the saved weights; run.json records its progress.
 class FitRun {
@@ -295,6 +259,7 @@ class FitRun {
         summary_.data = std::move(data);
         write_summary();
       });
+    if (is_first(in_.group)) remove_validation_report(folder_.path());  // of an earlier end of the run
     FitOptions options;
     if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
     const FitResult result = trainer.fit(in_.model, *in_.data, options);
@@ -305,7 +270,13 @@ class FitRun {
     summary_.global_step = result.progress.global_step;
     report_removed_files();
     take_results();
-    folder_.stage_summary(summary_);
+    std::optional<EndedRunReport> evaluated;
+    if (is_first(in_.group) && is_complete(result))
+      evaluated = evaluate_ended_run(
+          trainer, {in_.model, *in_.data, checkpoint_->best(), result.progress.global_step});
+    if (evaluated) summary_.validation = evaluated->summary;
+    folder_.stage_summary(summary_);  // before files that may fill the disk
+    if (evaluated) write_validation_files(*evaluated, folder_.path());
     if (report_) {
       report_->write_final(folder_.summary_text(summary_));
       screen_->show_curves(report_->metrics());

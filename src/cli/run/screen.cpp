@@ -157,11 +157,6 @@ std::string title(std::string name) {
   return name;
 }
 
-// Neither interrupted, which prints how to resume, nor diverged.
-bool is_complete(const FitResult& result) {
-  return result.reason == FitReason::finished || result.reason == FitReason::early_stop;
-}
-
 // Empty for an early stop that another callback has requested.
 std::string early_stop_reason(const TrainerOptions& options) {
   for (const auto& callback : options.callbacks) {
@@ -183,6 +178,10 @@ double number_of(const std::string& text) {
 }
 
 }  // namespace
+
+bool is_complete(const FitResult& result) {
+  return result.reason == FitReason::finished || result.reason == FitReason::early_stop;
+}
 
 std::string grouped_number(std::int64_t number) {
   std::string text = std::to_string(number);

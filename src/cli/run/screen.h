@@ -13,11 +13,15 @@
 #include "kindling/loggers/progress_line.h"
 #include "kindling/nn/layer_summary.h"
 #include "kindling/training/callback.h"
+#include "kindling/training/fit_result.h"
 #include "loggers/run_metrics.h"
 
 namespace kindling {
 
 std::string grouped_number(std::int64_t number);  // "1,438"
+
+// Returns false for a run that was interrupted, which prints how to resume, that diverged or that failed.
+bool is_complete(const FitResult& result);
 
 // The contents of the lines above the table apart from device and layers.
 struct Heading {

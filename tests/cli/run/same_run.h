@@ -69,13 +69,16 @@ inline void expect_same_run(const std::filesystem::path& run, const std::filesys
   expect_same_tensors(last_state_of(run), last_state_of(expected));
   EXPECT_EQ(records_of(run), records_of(expected));
   EXPECT_EQ(csv_of(run), csv_of(expected));
+  for (const char* const file :
+       {"confusion_matrix.csv", "calibration.csv", "residuals.csv", "worst_predictions.csv"})
+    EXPECT_EQ(text_of(run / file), text_of(expected / file)) << file;
   auto summary = nlohmann::json::parse(text_of(run / "run.json"));
   auto wanted = nlohmann::json::parse(text_of(expected / "run.json"));
   for (const std::string& name : kTimes) {
     summary["metrics"].erase(name);
     wanted["metrics"].erase(name);
   }
-  for (const char* key : {"status", "global_step", "best", "metrics", "checkpoint"})
+  for (const char* key : {"status", "global_step", "best", "metrics", "checkpoint", "validation_report"})
     EXPECT_EQ(summary[key], wanted[key]) << key;
 }
 
