@@ -50,7 +50,8 @@ void FunctionalNode::adopt(const at::Tensor& result, const at::Tensor& recorded)
   TORCH_CHECK(result.defined() && result.sizes() == recorded.sizes() && result.dtype() == recorded.dtype(),
               op_.schema().name(), " returns a different kind of result than before");
   c10::StorageImpl& memory = *recorded.storage().unsafeGetStorageImpl();
-  if (result.strides() == recorded.strides() && result.storage_offset() == 0 &&
+  const bool is_same_view = result.is_conj() == recorded.is_conj() && result.is_neg() == recorded.is_neg();
+  if (is_same_view && result.strides() == recorded.strides() && result.storage_offset() == 0 &&
       result.storage().nbytes() == memory.nbytes() && result.storage().use_count() == 1) {
     memory.set_data_ptr_noswap(
         std::move(result.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()));

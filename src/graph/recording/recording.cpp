@@ -59,7 +59,6 @@ std::string Recording::why_not_plain(const at::Tensor& tensor, bool is_new) cons
   if (tensor.device() != device_ && !is_number) return "it has a tensor on " + tensor.device().str();
   if (tensor.layout() != at::kStrided || !tensor.has_storage() || tensor.is_nested() || tensor.is_quantized())
     return "it has a tensor that is not dense";
-  if (tensor.is_conj() || tensor.is_neg()) return "it has a conjugate view";
   return {};
 }
 
@@ -69,6 +68,8 @@ void Recording::refuse(std::string reason) {
 
 void Recording::add_inputs(std::span<const at::Tensor> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
+    // Later batches may not be such views.
+    if (inputs[i].is_conj() || inputs[i].is_neg()) return refuse("its batch has a conjugate view");
     if (std::string reason = why_not_plain(inputs[i], /*is_new=*/true); !reason.empty())
       return refuse(std::move(reason));
     if (storage_of(inputs[i])) return refuse("tensors of its batch share memory");
@@ -117,7 +118,9 @@ std::int64_t Recording::place_of(const at::Tensor& tensor, bool is_new) {
                      .sizes = tensor.sizes().vec(),
                      .strides = tensor.strides().vec(),
                      .dtype = tensor.scalar_type(),
-                     .is_wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number()};
+                     .is_wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number(),
+                     .is_conjugate = tensor.is_conj(),
+                     .is_negative = tensor.is_neg()};
   const auto [first, last] = places_in_.equal_range(place.storage);
   for (auto at = first; at != last; ++at)
     if (places[static_cast<std::size_t>(at->second)] == place) return at->second;

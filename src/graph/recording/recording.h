@@ -21,7 +21,8 @@ struct TensorLayout {
   std::int64_t offset;  // in bytes; in memory of an input, from the input's first element
   std::vector<std::int64_t> sizes, strides;
   at::ScalarType dtype;
-  bool is_wrapped_number;  // does not affect the type of a result
+  bool is_wrapped_number;          // does not affect the type of a result
+  bool is_conjugate, is_negative;  // lazy views: operators conjugate or negate what they read
   friend bool operator==(const TensorLayout&, const TensorLayout&) = default;
 };
 

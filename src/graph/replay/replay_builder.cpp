@@ -108,6 +108,8 @@ at::Tensor ReplayBuilder::tensor(std::int64_t number) {
   const std::int64_t item = static_cast<std::int64_t>(c10::elementSize(place.dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(place.sizes, place.strides, place.offset / item);
   if (place.is_wrapped_number) tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  if (place.is_conjugate) tensor._set_conj(true);
+  if (place.is_negative) tensor._set_neg(true);
   return tensor;
 }
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "graph/recording/operator_recorder.h"
+
 namespace kindling {
 namespace {
 
@@ -17,11 +19,14 @@ constexpr const char* kOfAten = "torch.ops.aten._grouped_mm.default";
 
 // Pieces and matrices are views of one operator each, so that their gradients are collected once.
 at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& matrices, const at::Tensor& offsets) {
+  OperatorRecorder::refuse(
+      "the host reads the sizes of the groups of its experts; export the model with "
+      "experts_implementation = \"batched_mm\" to capture its steps");
   const at::Tensor ends = offsets.to(at::kCPU);
   std::vector<std::int64_t> lengths;
   std::int64_t begin = 0;
   for (std::int64_t i = 0; i < ends.size(0); ++i) {
-    const auto end = ends[i].item<std::int64_t>();  // an operator, which step capture sees
+    const auto end = ends[i].item<std::int64_t>();
     lengths.push_back(end - begin);
     begin = end;
   }

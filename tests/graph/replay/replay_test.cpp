@@ -22,7 +22,8 @@ using Work = std::function<Tensors(const Tensors& inputs)>;
 bool same_bits(const Tensors& one, const Tensors& other) {
   return std::ranges::equal(one, other, [](const at::Tensor& a, const at::Tensor& b) {
     if (!a.defined() || !b.defined()) return a.defined() == b.defined();
-    const at::Tensor x = a.contiguous(), y = b.contiguous();
+    const at::Tensor x = a.resolve_conj().resolve_neg().contiguous(),
+                     y = b.resolve_conj().resolve_neg().contiguous();
     return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type() &&
            std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
   });
@@ -132,6 +133,19 @@ TEST(Replay, ReturnsViewsAsResults) {
         return Tensors{x.t(), x, x.select(0, 1), at::Tensor(), in[0].t()};
       },
       {at::randn({4, 3})});
+}
+
+// conj() and the imaginary part of a conjugate only mark their tensors.
+TEST(Replay, ReadsLazyConjugatesAndNegatives) {
+  const auto replay = expect_same_work(
+      [](const Tensors& in) {
+        const at::Tensor z = at::complex(in[0], in[1]), lazy = z.conj();
+        return Tensors{z.mm(lazy),   lazy.mm(z.t()), lazy * 2,       at::imag(lazy) + 1,
+                       lazy.clone(), at::real(lazy), at::imag(lazy), lazy};
+      },
+      {at::randn({4, 4}), at::randn({4, 4})});
+  EXPECT_TRUE(replay->outputs()[7].is_conj());
+  EXPECT_TRUE(replay->outputs()[6].is_neg());
 }
 
 TEST(Replay, WritesInPlace) {
@@ -321,6 +335,9 @@ TEST(Recording, RefusesWorkThatCannotBeReplayed) {
             "it calls aten::resize_, which changes a tensor's memory");
   EXPECT_EQ(refusal([](const Tensors&) { return Tensors{at::ones({2}).to_sparse()}; }),
             "it has a tensor that is not dense");
+  const Tensors lazy{at::complex(at::ones({2}), at::ones({2})).conj()};
+  EXPECT_EQ(record_twice([](const Tensors& in) { return Tensors{in[0] * 2}; }, lazy).refusal,
+            "its batch has a conjugate view");
   EXPECT_EQ(refusal([](const Tensors& in) { return Tensors{in[0].t().mul_(2)}; }), "it changes its batch");
   EXPECT_EQ(refusal([kept = at::Tensor()](const Tensors& in) mutable {
               kept = in[0] * 2;
