@@ -44,16 +44,20 @@ Indices indices_of(const OnnxCall& call) {
   return found;
 }
 
-// x[:, index], or several indices for the first dimensions: x[rows, columns].
+// x[:, index], or several indices for adjacent dimensions: x[rows, columns], x[:, rows, columns].
 void index(OnnxCall& call) {
   const Indices found = indices_of(call);
   if (found.names.size() == 1)
     return call.set_result(call.add("Gather",
                                     {call.tensor("self"), call.typed_value(found.names[0], at::kLong)},
                                     {{"axis", found.dims[0]}}));
-  if (found.names.empty() || found.dims.back() + 1 != static_cast<std::int64_t>(found.dims.size()))
-    call.refuse("it has several indices, and they are not for the first dimensions");
-  call.set_result(call.add("GatherND", {call.tensor("self"), stacked_indices(call, found.names)}));
+  const auto count = static_cast<std::int64_t>(found.dims.size());
+  if (found.names.empty() || found.dims.back() + 1 != found.dims[0] + count)
+    call.refuse("it has several indices, and they are not for adjacent dimensions");
+  const std::int64_t rank = call.rank("self"), of_indices = rank_of_indices(call, found.names);
+  const std::string first = moved_dims(call, call.tensor("self"), rank, found.dims[0], count, 0),
+                    rows = call.add("GatherND", {first, stacked_indices(call, found.names)});
+  call.set_result(moved_dims(call, rows, rank - count + of_indices, 0, of_indices, found.dims[0]));
 }
 
 void one_hot(OnnxCall& call) {
@@ -126,6 +130,22 @@ std::string stacked_indices(OnnxCall& call, const std::vector<std::string>& name
     columns.push_back(
         call.add("Unsqueeze", {call.add("Add", {call.typed_value(name, at::kLong), zeros}), last}));
   return call.add("Concat", columns, {{"axis", -1}});
+}
+
+std::string moved_dims(OnnxCall& call, const std::string& value, std::int64_t rank, std::int64_t from,
+                       std::int64_t count, std::int64_t to) {
+  if (from == to || count == 0) return value;
+  std::vector<std::int64_t> order;
+  for (std::int64_t dim = 0; dim < rank; ++dim)
+    if (dim < from || dim >= from + count) order.push_back(dim);
+  for (std::int64_t i = 0; i < count; ++i) order.insert(order.begin() + to + i, from + i);
+  return call.permuted(value, order);
+}
+
+std::int64_t rank_of_indices(const OnnxCall& call, const std::vector<std::string>& names) {
+  std::size_t rank = 0;
+  for (const std::string& name : names) rank = std::max(rank, call.value_meta(name).sizes.size());
+  return static_cast<std::int64_t>(rank);
 }
 
 OnnxMappings onnx_indexing() {

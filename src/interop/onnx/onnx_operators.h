@@ -75,4 +75,11 @@ std::string times_argument(OnnxCall& call, const std::string& value, const char*
 // GatherND and ScatterND take them.
 std::string stacked_indices(OnnxCall& call, const std::vector<std::string>& names);
 
+// Moves `count` dimensions of a value with `rank` dimensions from position `from` to position `to`.
+std::string moved_dims(OnnxCall& call, const std::string& value, std::int64_t rank, std::int64_t from,
+                       std::int64_t count, std::int64_t to);
+
+// The number of dimensions of indices that are broadcast to one shape.
+std::int64_t rank_of_indices(const OnnxCall& call, const std::vector<std::string>& names);
+
 }  // namespace kindling

@@ -32,34 +32,43 @@ void stack(OnnxCall& call) {
   call.set_result(call.add("Concat", parts, {{"axis", dim}}));
 }
 
-// Pieces of a size that is not constant, whose lengths depend on it or of which the last one does.
-void split_dynamic(OnnxCall& call, std::int64_t dim, std::size_t count) {
-  const OnnxNumber size = call.size("self", dim);
-  const auto computed = [&](const char* kind, const std::string& a, std::int64_t b) {
-    return call.add(kind, {a, call.int64s({b})});
-  };
-  const std::string whole = call.vector_of({size});
-  std::string length, longer;  // the first pieces may be longer by 1
-  if (call.has("sections")) {
-    const std::int64_t sections = call.integer("sections");
-    length = computed("Div", whole, sections);
-    longer = computed("Mod", whole, sections);
-  } else if (call.has("chunks")) {
-    const std::int64_t chunks = call.integer("chunks");
-    length = computed("Div", computed("Add", whole, chunks - 1), chunks);
-  } else {
-    length = call.vector_of({call.number("split_size")});
-  }
+// Pieces of a size that is not constant. A size for which PyTorch makes another number of pieces is outside
+// of the exported range: their lengths then do not add up to it, and the ONNX operator fails.
+void split_evenly(OnnxCall& call, std::int64_t dim, std::size_t count, const std::string& length) {
+  const std::string whole = call.vector_of({call.size("self", dim)}),
+                    before = call.add("Mul", {length, call.int64s({static_cast<std::int64_t>(count) - 1})}),
+                    rest = call.add("Sub", {whole, before});
+  std::vector<std::string> lengths(count, length);
+  lengths.back() = call.add("Min", {rest, length});
+  if (count > 1)
+    lengths.back() =
+        call.add("Where", {call.add("Greater", {rest, call.int64s({0})}), lengths.back(), call.int64s({-1})});
+  const std::string all = call.add("Concat", lengths, {{"axis", 0}});
+  call.set_list_result(call.graph().add_all("Split", {call.tensor("self"), all}, {{"axis", dim}}, count));
+}
+
+// The first pieces are longer by 1 if the size is not a multiple of `count`.
+void split_into_sections(OnnxCall& call, std::int64_t dim, std::size_t count) {
+  const std::string whole = call.vector_of({call.size("self", dim)}),
+                    sections = call.int64s({static_cast<std::int64_t>(count)}),
+                    length = call.add("Div", {whole, sections}), longer = call.add("Mod", {whole, sections});
   std::vector<std::string> bounds, pieces;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto number = static_cast<std::int64_t>(i);
-    bounds.push_back(computed("Mul", length, number));
-    if (!longer.empty()) bounds[i] = call.add("Add", {bounds[i], computed("Min", longer, number)});
-  }
-  bounds.push_back(call.int64s({std::numeric_limits<std::int64_t>::max()}));
+  for (std::int64_t i = 0; i <= static_cast<std::int64_t>(count); ++i)
+    bounds.push_back(call.add(
+        "Add", {call.add("Mul", {length, call.int64s({i})}), call.add("Min", {longer, call.int64s({i})})}));
   for (std::size_t i = 0; i < count; ++i)
     pieces.push_back(call.add("Slice", {call.tensor("self"), bounds[i], bounds[i + 1], call.int64s({dim})}));
   call.set_list_result(pieces);
+}
+
+void split_dynamic(OnnxCall& call, std::int64_t dim, std::size_t count) {
+  if (call.has("sections")) return split_into_sections(call, dim, count);
+  if (call.has("split_size"))
+    return split_evenly(call, dim, count, call.vector_of({call.number("split_size")}));
+  const std::int64_t chunks = call.integer("chunks");
+  const std::string whole = call.vector_of({call.size("self", dim)}),
+                    rounded = call.add("Add", {whole, call.int64s({chunks - 1})});
+  split_evenly(call, dim, count, call.add("Div", {rounded, call.int64s({chunks})}));
 }
 
 // Splits into pieces of the lengths in the program; the last piece takes the rest of a size that is not

@@ -161,33 +161,44 @@ void put_at_mask(OnnxCall& call, const std::string& mask, bool accumulates) {
   call.set_result(call.add("Where", {condition, call.operand("values", type), call.operand("self", type)}));
 }
 
-// x[rows, columns] = values, or += with accumulate.
+// x[rows, columns] = values or x[:, rows, columns] = values, or += with accumulate.
 void index_put(OnnxCall& call) {
   const auto* list = std::get_if<ProgramList>(&call.argument("indices").value);
   if (list == nullptr) call.refuse("its indices are not a list");
   std::vector<std::string> names;
+  std::int64_t before = 0, number = 0;  // dimensions without an index before the indexed ones
   for (const ProgramArgument& item : list->items) {
-    const auto* name = std::get_if<TensorName>(&item.value);
-    if (name == nullptr) call.refuse("its indices are not for the first dimensions");
-    names.push_back(name->name);
+    if (const auto* name = std::get_if<TensorName>(&item.value)) {
+      if (names.empty()) before = number;
+      if (number - before != static_cast<std::int64_t>(names.size()))
+        call.refuse("its indices are not for adjacent dimensions");
+      names.push_back(name->name);
+    }
+    ++number;
   }
   const bool accumulates = call.flag("accumulate");
   const auto is_mask = [&](const std::string& name) {
     const ProgramType type = call.value_meta(name).type;
     return type == ProgramType::boolean || type == ProgramType::uint8;
   };
-  if (names.size() == 1 && is_mask(names[0])) return put_at_mask(call, names[0], accumulates);
+  if (names.size() == 1 && before == 0 && is_mask(names[0])) return put_at_mask(call, names[0], accumulates);
   if (names.empty() || std::ranges::any_of(names, is_mask))
-    call.refuse("it has several masks as indices, or none");
+    call.refuse("it has several masks as indices, a mask after other dimensions, or none");
   const at::ScalarType type = call.result_type();
   const std::string self = call.operand("self", type), places = stacked_indices(call, names);
   const auto count = static_cast<std::int64_t>(names.size());
-  const std::string sizes = call.add(
-      "Concat", {call.add("Shape", {places}, {{"end", -1}}), call.add("Shape", {self}, {{"start", count}})},
-      {{"axis", 0}});
-  const std::string values = call.add("Expand", {call.operand("values", type), sizes});
-  call.set_result(call.add("ScatterND", {self, places, values},
-                           {{"reduction", std::string(accumulates ? "add" : "none")}}));
+  const std::int64_t rank = call.rank("self"), of_indices = rank_of_indices(call, names);
+  std::vector<std::string> sizes{call.add("Shape", {places}, {{"end", -1}}),
+                                 call.add("Shape", {self}, {{"start", before + count}})};
+  if (before > 0) sizes.insert(sizes.begin(), call.add("Shape", {self}, {{"end", before}}));
+  const std::string values =
+      call.add("Expand", {call.operand("values", type), call.add("Concat", sizes, {{"axis", 0}})});
+  const std::string written =
+      call.add("ScatterND",
+               {moved_dims(call, self, rank, before, count, 0), places,
+                moved_dims(call, values, rank - count + of_indices, before, of_indices, 0)},
+               {{"reduction", std::string(accumulates ? "add" : "none")}});
+  call.set_result(moved_dims(call, written, rank, 0, count, before));
 }
 
 }  // namespace
