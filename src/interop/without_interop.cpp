@@ -46,6 +46,8 @@ std::vector<at::Tensor> ExportedModule::outputs_without_loss(const Batch&) {
 }
 at::Tensor ExportedModule::predict_step(const Batch&) { throw_missing("ExportedModule"); }
 Batch ExportedModule::predict_outputs(const Batch&) { throw_missing("ExportedModule"); }
+Batch ExportedModule::export_outputs(const Batch&) { throw_missing("ExportedModule"); }
+Batch ExportedModule::nested(std::vector<at::Tensor>, bool) const { throw_missing("ExportedModule"); }
 void ExportedModule::train(bool) { throw_missing("ExportedModule"); }
 Module::Monitor ExportedModule::monitor() const { throw_missing("ExportedModule"); }
 void ExportedModule::save(const std::filesystem::path&) const { throw_missing("ExportedModule"); }

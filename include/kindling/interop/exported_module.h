@@ -88,8 +88,11 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   // Returns the first output; with the loss "output" the second one, because the first is the loss. Throws
   // DataError if there is none.
   at::Tensor predict_step(const Batch& batch) override;
-  // Returns all outputs, without the loss: a map if the program returns a dictionary.
+  // Returns all outputs without the loss, nested as in Python: a map if the program returns a dictionary.
   Batch predict_outputs(const Batch& batch) override;
+  // Returns the outputs that export_program() writes: all, nested as in Python. With the loss "output", the
+  // loss is omitted in evaluation mode if there are others.
+  Batch export_outputs(const Batch& batch);
 
   // Warns once if the program was exported in evaluation mode, and if it draws random numbers in evaluation.
   void train(bool on = true) override;
@@ -116,6 +119,7 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   std::vector<at::Tensor> outputs_without_loss(const Batch& batch);
   at::Tensor step(Stage stage, const Batch& batch);  // returns the loss and updates the metrics
   bool is_loss_output() const { return options_.loss == "output"; }
+  Batch nested(std::vector<at::Tensor> outputs, bool drops_first) const;
   bool uses_evaluation_program() const;
   std::vector<at::Tensor> run_program(std::span<const at::Tensor> inputs);
   std::vector<at::Tensor> run_by_rows(std::span<const at::Tensor> inputs, std::int64_t fixed);

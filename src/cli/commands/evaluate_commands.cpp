@@ -1,9 +1,15 @@
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/argsort.h>
+#include <ATen/ops/cat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands/commands.h"
 #include "cli/commands/prediction_file.h"
@@ -15,6 +21,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
 #include "kindling/data/dataset.h"
 #include "kindling/interop/exported_module.h"
 #include "kindling/nn/classifier.h"
@@ -150,6 +157,60 @@ Predictions predictions_of(const at::Tensor& outputs, const std::string& what, c
   return predictions;
 }
 
+// Adds "hidden" or "output.1", "past.0.1" of nested outputs.
+void name_outputs(const BatchStructure& structure, const std::string& name, std::vector<std::string>& names) {
+  if (structure.kind == BatchStructure::Kind::leaf) return names.push_back(name.empty() ? "output" : name);
+  const bool is_map = structure.kind == BatchStructure::Kind::map;
+  for (std::size_t i = 0; i < structure.parts.size(); ++i) {
+    const std::string part = is_map ? structure.names[i] : std::to_string(i);
+    const std::string before = !name.empty() ? name + "." : is_map ? "" : "output.";
+    name_outputs(*structure.parts[i], before + part, names);
+  }
+}
+
+// Collects an output of all batches, if it has a row per sample.
+class OutputRows {
+ public:
+  void append(const at::Tensor& output, std::int64_t samples) {
+    has_rows_ = has_rows_ && output.dim() > 0 && output.size(0) == samples &&
+                (rows_.empty() || rows_[0].sizes().slice(1) == output.sizes().slice(1));
+    has_rows_ ? rows_.push_back(output) : rows_.clear();
+  }
+  bool has_rows() const { return has_rows_; }
+  at::Tensor take(const at::Tensor& order) {
+    return at::cat(std::exchange(rows_, {})).index_select(0, order);
+  }
+
+ private:
+  bool has_rows_ = true;
+  std::vector<at::Tensor> rows_{};
+};
+
+// Predicts all outputs of a program; without values if the first one has no row per sample.
+Predictions all_outputs(Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data) {
+  std::vector<std::string> names;
+  std::vector<OutputRows> outputs;
+  std::vector<at::Tensor> indices;
+  trainer.predict(model, data, [&](const Prediction& of_batch) {
+    const std::span<const at::Tensor> tensors = of_batch.outputs.tensors();
+    if (names.empty()) name_outputs(*of_batch.outputs.structure(), "", names);
+    outputs.resize(tensors.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) outputs[i].append(tensors[i], of_batch.indices.size(0));
+    indices.push_back(of_batch.indices);
+  });
+  Predictions predictions{.name = "outputs"};
+  if (outputs.empty() || !outputs[0].has_rows()) return predictions;
+  const at::Tensor order = at::argsort(at::cat(indices), /*stable=*/true);
+  predictions.values = outputs[0].take(order);
+  for (std::size_t i = 1; i < outputs.size(); ++i)
+    if (outputs[i].has_rows())
+      predictions.more.emplace_back(names[i], outputs[i].take(order));
+    else
+      log_warning("predict: the output '" + one_line(names[i]) +
+                  "' is omitted, because it has no row per sample, or rows of different shapes");
+  return predictions;
+}
+
 void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
              const std::vector<std::string>& class_names) {
   const EvaluationRequest& asked = request.evaluation;
@@ -157,7 +218,11 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
     throw ConfigError({.place = "--values " + asked.values,
                        .found = model->name() + " is not a classifier",
                        .wanted = "--values outputs"});
-  Predictions predictions = predictions_of(trainer.predict(model, data), asked.values, *model);
+  const bool has_more =
+      keeps_tensors(asked.out) && dynamic_cast<const ExportedModule*>(model.get()) != nullptr;
+  Predictions predictions = has_more ? all_outputs(trainer, model, data) : Predictions{};
+  if (!predictions.values.defined())
+    predictions = predictions_of(trainer.predict(model, data), asked.values, *model);
   if (predictions.classes.defined()) predictions.class_names = class_names;
   predictions.ids = data.predict_ids();
   if (asked.out.empty()) {

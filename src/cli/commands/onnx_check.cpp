@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "cli/config/command_line.h"
+#include "data/loading/first_batch.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/formats/npz.h"
@@ -114,11 +116,13 @@ void require_onnxruntime() {
        .remedy = "python3 -m pip install onnxruntime"});
 }
 
-void compare_with_onnxruntime(const fs::path& onnx, const fs::path& pt2, const Batch& batch,
+void compare_with_onnxruntime(const fs::path& onnx, const fs::path& pt2, const Batch& samples,
                               double tolerance) {
   const at::NoGradGuard no_grad;
   ExportedModule program({.file = pt2});
   program.eval();
+  const std::optional<std::int64_t> fixed = program.fixed_batch_size(/*train=*/false);
+  const Batch batch = fixed ? with_samples(samples, *fixed) : samples;
   const fs::path arrays = pt2.parent_path() / "arrays.npz";
   write_arrays(batch.tensors(), program.predict_outputs(batch).tensors(), arrays);
   const Answer answer = ask_python({"-c", kScript, onnx.string(), arrays.string()});

@@ -122,6 +122,8 @@ StateDict tensors_of(const Predictions& predictions) {
   if (predictions.classes.defined()) state.tensors.emplace_back("class", host_values(predictions.classes));
   if (predictions.values.defined())
     state.tensors.emplace_back(predictions.name, host_values(predictions.values));
+  for (const auto& [name, values] : predictions.more)
+    state.tensors.emplace_back(state.find(name) == nullptr ? name : "output." + name, host_values(values));
   return state;
 }
 
@@ -174,6 +176,10 @@ void check_prediction_file(const std::filesystem::path& file) {
     throw ConfigError({.place = "--out " + file.string(),
                        .found = "there is no directory " + folder.string(),
                        .wanted = "a file in an existing directory"});
+}
+
+bool keeps_tensors(const std::filesystem::path& file) {
+  return file.extension() == ".npz" || file.extension() == ".safetensors";
 }
 
 std::string csv_of(const Predictions& predictions) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kindling/data/data_module.h"
@@ -15,13 +16,17 @@ struct Predictions {
   std::string name{};    // of the values: "outputs", "probabilities", "labels" of each class
   at::Tensor values{};   // [samples, …]; undefined: only labels are requested
   at::Tensor classes{};  // [samples, …], int64; -1: none; undefined: not a classifier
-  std::vector<std::string> class_names{};  // for CSV and JSONL; empty: classes are numbers
-  SampleIds ids{};                         // a column after the number of the sample
+  std::vector<std::string> class_names{};                  // for CSV and JSONL; empty: classes are numbers
+  SampleIds ids{};                                         // a column after the number of the sample
+  std::vector<std::pair<std::string, at::Tensor>> more{};  // further outputs, for .npz and .safetensors
 };
 
 // Throws ConfigError for an extension other than .csv, .jsonl, .npz and .safetensors, and for a file in a
 // directory that does not exist.
 void check_prediction_file(const std::filesystem::path& file);
+
+// True for .npz and .safetensors, which hold several tensors of any shape.
+bool keeps_tensors(const std::filesystem::path& file);
 
 // Returns a header and a line per sample: its number, its id, the class of a classifier, then the values.
 // Throws ConfigError for values of several dimensions per sample and for complex ones.

@@ -1,10 +1,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_assert_tensor_metadata.h>
-#include <ATen/ops/arange.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
 #include <optional>
+#include <typeinfo>
 #include <utility>
 
 #include "data/loading/first_batch.h"
@@ -42,9 +42,7 @@ void check_exported_values(const Module& model, const ExportOptions& options) {
 }
 
 at::Tensor values_of(const Module& model, const at::Tensor& outputs, ExportedValues values) {
-  if (values == ExportedValues::probabilities) return probabilities_of(model, outputs);
-  if (values == ExportedValues::labels) return labels_of(model, outputs);
-  return outputs;
+  return values == ExportedValues::labels ? labels_of(model, outputs) : probabilities_of(model, outputs);
 }
 
 // Throws ConfigError if the model has another number of classes than there are names.
@@ -76,14 +74,11 @@ std::optional<std::int64_t> fixed_batch_size_of(Module& model, bool train) {
   return backbone == nullptr ? std::nullopt : backbone->backbone().fixed_batch_size(train);
 }
 
-// Returns as many samples as requested: the first ones, repeatedly.
-Batch repeated_to(Batch batch, std::int64_t wanted) {
-  const std::int64_t samples = batch.num_samples();
-  for (at::Tensor& tensor : batch.tensors())
-    if (tensor.dim() > 0 && tensor.size(0) == samples)
-      tensor = tensor.index_select(
-          0, at::arange(wanted, at::dtype(at::kLong).device(tensor.device())).remainder(samples));
-  return batch;
+// Programs keep all of their outputs.
+Batch outputs_of(Module& model, const Batch& batch) {
+  if (typeid(model) == typeid(ExportedModule))
+    return static_cast<ExportedModule&>(model).export_outputs(batch);
+  return Batch::leaf(model.forward_inputs(batch));
 }
 
 // `prepare` makes the model's inputs from a batch.
@@ -93,12 +88,13 @@ void export_prepared(Module& model, const Prepare& prepare, Batch example, Expor
   check_exported_values(model, options);
   if (const std::optional<std::int64_t> fixed = fixed_batch_size_of(model, options.train)) {
     options.dynamic_batch = false;
-    example = repeated_to(std::move(example), *fixed);
+    example = with_samples(std::move(example), *fixed);
   }
   const auto forward = [&](const Batch& batch) {
-    const at::Tensor outputs = model.forward_inputs(prepare(batch));
-    check_class_names(outputs, num_class_names, options);
-    return Batch::leaf(values_of(model, outputs, options.values));
+    const Batch outputs = outputs_of(model, prepare(batch));
+    check_class_names(outputs.tensors()[0], num_class_names, options);
+    if (options.values == ExportedValues::outputs) return outputs;
+    return Batch::leaf(values_of(model, outputs.tensors()[0], options.values));
   };
   export_forward(model, forward, example, options, /*drops_unused_inputs=*/true);
 }

@@ -318,32 +318,7 @@ at::Tensor ExportedModule::step(Stage stage, const Batch& batch) {
   return to_minimise;
 }
 
-std::vector<at::Tensor> ExportedModule::outputs_without_loss(const Batch& batch) {
-  std::vector<at::Tensor> outputs = run(inputs_in(batch));
-  if (!is_loss_output()) return outputs;
-  if (outputs.size() < 2)
-    throw DataError({.place = "ExportedModule",
-                     .found = "the only output of the program is its loss",
-                     .wanted = "a program that also returns its predictions",
-                     .remedy = "return (loss, predictions) in forward, and export the model again"});
-  outputs.erase(outputs.begin());
-  return outputs;
-}
-
 at::Tensor ExportedModule::predict_step(const Batch& batch) { return outputs_without_loss(batch)[0]; }
-
-Batch ExportedModule::predict_outputs(const Batch& batch) {
-  std::vector<at::Tensor> outputs = outputs_without_loss(batch);
-  const std::size_t skipped = is_loss_output() ? 1 : 0;
-  const ProgramTree& results =
-      uses_evaluation_program() ? program_->evaluation->program().results : program_->file.program().results;
-  if (results.kind != ProgramTree::Kind::dict || results.names.size() != outputs.size() + skipped)
-    return outputs.size() == 1 ? Batch::leaf(outputs[0]) : Batch(std::move(outputs));
-  std::vector<std::pair<std::string, Batch>> named;
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    named.emplace_back(results.names[i + skipped], Batch::leaf(outputs[i]));
-  return Batch::map(named);
-}
 
 Module::Monitor ExportedModule::monitor() const {
   return is_classification_loss(options_.loss) ? Monitor{.name = "val_acc", .higher_is_better = true}

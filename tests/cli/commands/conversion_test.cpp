@@ -1,5 +1,6 @@
-#include <ATen/core/Tensor.h>
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,7 +9,9 @@
 
 #include "cli/commands/program_run.h"
 #include "kindling/base/file.h"
+#include "kindling/formats/npy.h"
 #include "kindling/formats/safetensors.h"
+#include "kindling/interop/export_program.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/python.h"
 #include "support/scratch.h"
@@ -236,6 +239,43 @@ TEST(Conversion, VerifiesAnOnnxModelInOnnxruntime) {
 
   EXPECT_EQ(run_program({"export", run, scratch / "a.pt2", "--verify"}).exit_code, 2);
   EXPECT_EQ(run_program({"export", scratch / "a.pt2", scratch / "a.onnx", "--verify"}).exit_code, 2);
+}
+
+// The batch is filled with rows of the data, as the program needs it.
+TEST(Conversion, VerifiesAProgramOfOneBatchSize) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
+  const Scratch scratch;
+  torch::nn::Linear model(2, 1);
+  const at::Tensor x = at::linspace(-2, 3, 14).view({7, 2}).sin();
+  const auto forward = [&](const Batch& batch) { return Batch::leaf(model(batch[0])); };
+  export_program(*model, forward, Batch{x.narrow(0, 0, 4)},
+                 {.path = scratch / "model.pt2", .dynamic_batch = false, .train = true});
+  save_safetensors({.tensors = {{"x", x}, {"y", at::zeros({7, 1})}}}, scratch / "data.safetensors");
+  write_text(scratch / "c.toml", R"(
+[model]
+name = "exported"
+file = "model.pt2"
+loss = "mse"
+[data]
+name = "arrays"
+file = "data.safetensors"
+batch_size = 4
+train = [0, 4]
+val = [4, 7]
+[optimizer]
+name = "sgd"
+)");
+  ASSERT_EQ(run_program({"fit", "-c", scratch / "c.toml", "--trainer.max_epochs=1", "name=a", "--quiet",
+                         "--run.dir=" + (scratch / "runs").string()})
+                .exit_code,
+            0);
+  const PythonOnPath python(scratch);
+  const std::string arrays = scratch / "arrays.npz";
+  python.set("[ $# = 2 ] || { cp \"$4\" '" + arrays + "'; echo; echo compared 0 2.0 0; }");
+  const ProgramRun run = run_program({"export", scratch / "runs/a/0001", scratch / "model.onnx", "--verify"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("verified on 4 samples"), std::string::npos) << run.out;
+  for (const NpyArray& array : read_npz(arrays)) EXPECT_EQ(array.shape[0], 4) << array.name;
 }
 
 // The script that the program gives to Python, with arrays in place of onnxruntime's and the model's outputs.

@@ -1,6 +1,7 @@
 // validate, test and predict, of a run and of a config with weights.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "cli/commands/program_run.h"
 #include "kindling/base/error.h"
 #include "kindling/cli/registry.h"
+#include "kindling/interop/export_program.h"
 #include "kindling/nn/module.h"
 #include "kindling/tensors/state_dict.h"
 #include "nn/class_values.h"
@@ -195,6 +197,39 @@ TEST_F(EvaluatedRun, PredictsLabelsOrProbabilities) {
   for (std::int64_t i = 0; i < 359; ++i)
     expected += std::to_string(i) + "," + std::to_string(outputs[i].argmax().item<std::int64_t>()) + "\n";
   EXPECT_EQ(text_of(scratch_ / "labels.csv"), expected);
+}
+
+// Batches of two samples: the output "past.0" has no row per sample.
+TEST(Predictions, OfAProgramHaveAllOfItsOutputs) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
+  const Scratch scratch;
+  torch::nn::Linear model(2, 3);
+  const auto forward = [&](const Batch& batch) {
+    const at::Tensor logits = model(batch[0]);
+    const Batch past({logits.sum(0), logits * 2});
+    return Batch::map(
+        {{"logits", Batch::leaf(logits)}, {"past", past}, {"sample", Batch::leaf(logits.argmax(1))}});
+  };
+  const at::Tensor x = at::linspace(-2, 3, 12).view({6, 2}).sin();
+  export_program(*model, forward, Batch{x}, {.path = scratch / "model.pt2"});
+  save_safetensors({.tensors = {{"x", x}, {"y", at::zeros({6}, at::kLong)}}}, scratch / "data.safetensors");
+  write_text(scratch / "c.toml",
+             "[model]\nname = \"exported\"\nfile = \"model.pt2\"\n[data]\nname = \"arrays\"\nfile = "
+             "\"data.safetensors\"\nbatch_size = 2\ntrain = [5, 6]\nval = [0, 5]\n");
+  const std::string out = scratch / "p.safetensors";
+  const ProgramRun run = run_program({"predict", "-c", scratch / "c.toml", "--out", out});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const StateDict found = load_safetensors(out);
+  const at::NoGradGuard no_grad;
+  const Batch wanted = forward(Batch{x.narrow(0, 0, 5)});
+  EXPECT_TRUE(at::allclose(*found.find("outputs"), wanted["logits"]));
+  EXPECT_TRUE(at::allclose(*found.find("past.1"), wanted["logits"] * 2));
+  EXPECT_TRUE(at::equal(*found.find("output.sample"), wanted["sample"]));
+  EXPECT_TRUE(at::equal(*found.find("sample"), at::arange(5, at::kLong)));
+  EXPECT_EQ(found.tensors.size(), 4U);
+  EXPECT_NE(run.err.find("the output 'past.0' is omitted, because it has no row per sample"),
+            std::string::npos)
+      << run.err;
 }
 
 TEST_F(EvaluatedRun, PythonReadsThePredictions) {

@@ -175,6 +175,9 @@ TEST_F(ExportedPrograms, NormsWithoutStatisticsAreThoseOfTheBatchInEvaluation) {
   ExportedModule again({.file = file("standardized.eval.pt2")});
   again.eval();
   EXPECT_LE(difference(again.forward(x), wanted), kTolerance);
+  const Batch same = again.predict_outputs(Batch({x}));
+  EXPECT_EQ(same.structure()->names, outputs.structure()->names);
+  EXPECT_LE(difference(same["hidden"], outputs["hidden"]), kTolerance);
 }
 
 TEST_F(ExportedPrograms, PredictTheOutputsAfterTheLoss) {

@@ -279,8 +279,8 @@ class Output:
         self.logits, self.hidden = logits, hidden
 
 
-torch.utils._pytree.register_pytree_node(Output, lambda output: ([output.logits, output.hidden], ["logits", "hidden"]),
-                                         lambda values, _: Output(*values), serialized_type_name="models.Output")
+torch.utils._pytree.register_pytree_node(Output, lambda output: ([None, output.logits, output.hidden], ["loss", "logits", "hidden"]),
+                                         lambda values, _: Output(*values[1:]), serialized_type_name="models.Output")
 
 
 class Standardized(nn.Module):
