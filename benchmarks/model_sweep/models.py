@@ -45,7 +45,8 @@ def timm():
         for options in ({"img_size": 64}, {}):
             try:
                 model = timm.create_model(name, num_classes=5, **options)
-                return model, image(64 if options or not model.default_cfg.get("fixed_input_size") else model.default_cfg["input_size"][1])
+                size = 96 if "inception" in name else 64  # its last windows are of the size 3
+                return model, image(size if options or not model.default_cfg.get("fixed_input_size") else model.default_cfg["input_size"][1])
             except TypeError:
                 pass
             except (AssertionError, ValueError, RuntimeError):
