@@ -250,7 +250,8 @@ TEST(Conversion, VerifiesAProgramOfOneBatchSize) {
   const auto forward = [&](const Batch& batch) { return Batch::leaf(model(batch[0])); };
   export_program(*model, forward, Batch{x.narrow(0, 0, 4)},
                  {.path = scratch / "model.pt2", .dynamic_batch = false, .train = true});
-  save_safetensors({.tensors = {{"x", x}, {"y", at::zeros({7, 1})}}}, scratch / "data.safetensors");
+  save_safetensors({.tensors = {{"x", x}, {"y", at::zeros({7, 1})}}, .metadata = {}},
+                   scratch / "data.safetensors");
   write_text(scratch / "c.toml", R"(
 [model]
 name = "exported"

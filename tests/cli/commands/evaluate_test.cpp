@@ -212,7 +212,8 @@ TEST(Predictions, OfAProgramHaveAllOfItsOutputs) {
   };
   const at::Tensor x = at::linspace(-2, 3, 12).view({6, 2}).sin();
   export_program(*model, forward, Batch{x}, {.path = scratch / "model.pt2"});
-  save_safetensors({.tensors = {{"x", x}, {"y", at::zeros({6}, at::kLong)}}}, scratch / "data.safetensors");
+  save_safetensors({.tensors = {{"x", x}, {"y", at::zeros({6}, at::kLong)}}, .metadata = {}},
+                   scratch / "data.safetensors");
   write_text(scratch / "c.toml",
              "[model]\nname = \"exported\"\nfile = \"model.pt2\"\n[data]\nname = \"arrays\"\nfile = "
              "\"data.safetensors\"\nbatch_size = 2\ntrain = [5, 6]\nval = [0, 5]\n");
