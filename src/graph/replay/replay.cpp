@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,6 +18,16 @@ namespace {
 
 // In bytes: for pieces of this size, an allocation costs little compared with writing to it.
 constexpr std::size_t kLargePiece = std::size_t{1} << 16;
+
+// In bytes: for a block of this size, page faults cost little compared with a step.
+constexpr std::size_t kLargeBlock = std::size_t{4} << 20;
+
+// Returns memory that the process has freed and kept to the system.
+void give_back_freed_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 // Suppresses operator warnings during replay.
 class SilentWarnings : public c10::WarningHandler {
@@ -205,6 +216,8 @@ void Replay::release(Memory memory) {
 void Replay::ensure_memory() {
   take_output_memory();
   if (memory_.get() != nullptr || num_bytes_ == 0) return;
+  // Else the memory of eager steps would stay next to the block.
+  if (num_bytes_ >= kLargeBlock) give_back_freed_memory();
   memory_ = c10::GetCPUAllocator()->allocate(num_bytes_);
   for (const Planned& planned : planned_)
     planned.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
