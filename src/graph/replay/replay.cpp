@@ -18,6 +18,8 @@ namespace {
 
 // In bytes: for pieces of this size, an allocation costs little compared with writing to it.
 constexpr std::size_t kLargePiece = std::size_t{1} << 16;
+// Up to this size, glibc can use freed memory again.
+constexpr std::size_t kMappedPiece = std::size_t{32} << 20;
 
 // In bytes: for a block of this size, page faults cost little compared with a step.
 constexpr std::size_t kLargeBlock = std::size_t{4} << 20;
@@ -110,6 +112,22 @@ void Replay::add_outputs(ReplayBuilder& builder) {
   take_output_memory();
 }
 
+// Returns large outputs of the backward. Their memory is free between the steps, and while the forward keeps
+// what the backward needs.
+std::vector<ReplayBuilder::Result> Replay::add_late_outputs(const ReplayBuilder& builder) {
+  std::vector<ReplayBuilder::Result> late = builder.outputs();
+  std::erase_if(late, [&](const ReplayBuilder::Result& output) {
+    return output.need.first < builder.recording().num_forward_calls || output.need.num_bytes < kLargePiece ||
+           output.need.num_bytes >= kMappedPiece;
+  });
+  for (const auto& [storage, need] : late) {
+    const c10::Storage& memory = builder.storage(storage);
+    late_outputs_.push_back(memory);
+    std::erase_if(own_outputs_, [&](const c10::Storage& own) { return own.is_alias_of(memory); });
+  }
+  return late;
+}
+
 void Replay::take_output_memory() {
   for (const c10::Storage& storage : own_outputs_)
     if (storage.data() == nullptr) take_memory(storage);
@@ -165,6 +183,7 @@ void Replay::add_nodes(ReplayBuilder& builder) {
     for (const std::size_t storage : left[nodes.call]) forget_memory(builder.storage(storage));
   }
   const std::vector<bool> comes_alone = plan(builder, intermediates, is_adopted);
+  const std::vector<ReplayBuilder::Result> late = add_late_outputs(builder);
   for (std::size_t call = 0; call < of_calls.size(); ++call) {
     std::vector<c10::Storage> taken, released;
     for (const auto& [storage, need] : intermediates) {
@@ -172,6 +191,8 @@ void Replay::add_nodes(ReplayBuilder& builder) {
       if (need.first == call && !is_adopted[storage]) taken.push_back(builder.storage(storage));
       if (need.last == call) released.push_back(builder.storage(storage));
     }
+    for (const auto& [storage, need] : late)
+      if (need.first == call && !is_adopted[storage]) taken.push_back(builder.storage(storage));
     if (!taken.empty()) nodes_.push_back(std::make_unique<MemoryNode>(take_memory, std::move(taken)));
     if (of_calls[call]) nodes_.push_back(std::move(of_calls[call]));
     if (!released.empty()) nodes_.push_back(std::make_unique<MemoryNode>(forget_memory, std::move(released)));
@@ -182,7 +203,7 @@ void Replay::add_nodes(ReplayBuilder& builder) {
 // Returns which memory is allocated separately: results that operators allocate themselves, and large pieces
 // if one block for all results that operators write into would be held next to them for too long.
 std::vector<bool> Replay::plan(const ReplayBuilder& builder,
-                               const std::vector<ReplayBuilder::Intermediate>& intermediates,
+                               const std::vector<ReplayBuilder::Result>& intermediates,
                                std::vector<bool> comes_alone) {
   std::vector<MemoryNeed> all, made, written;
   for (const auto& [storage, need] : intermediates) {
@@ -211,6 +232,7 @@ void Replay::release(Memory memory) {
   memory_.clear();
   if (memory == Memory::intermediate || is_lent()) return;
   for (const c10::Storage& storage : own_outputs_) forget_memory(storage);
+  for (const c10::Storage& storage : late_outputs_) forget_memory(storage);
 }
 
 void Replay::ensure_memory() {
@@ -226,6 +248,7 @@ void Replay::ensure_memory() {
 
 void Replay::run_forward() {
   ensure_memory();
+  if (!late_outputs_.empty() && !is_lent()) std::ranges::for_each(late_outputs_, forget_memory);
   run(0, num_forward_);
 }
 

@@ -49,9 +49,10 @@ class Replay : public StepReplay {
   void add_outputs(ReplayBuilder& builder);
   void add_nodes(ReplayBuilder& builder);
   std::vector<bool> plan(const ReplayBuilder& builder,
-                         const std::vector<ReplayBuilder::Intermediate>& intermediates,
+                         const std::vector<ReplayBuilder::Result>& intermediates,
                          std::vector<bool> comes_alone);
   void ensure_memory();
+  std::vector<ReplayBuilder::Result> add_late_outputs(const ReplayBuilder& builder);
   void take_output_memory();
   void run(std::size_t first, std::size_t last);
 
@@ -68,8 +69,10 @@ class Replay : public StepReplay {
   std::vector<Planned> planned_;
   std::vector<Input> inputs_;
   std::vector<at::Tensor> outputs_, changed_;
-  std::vector<c10::Storage> own_outputs_;  // the memory of outputs that a run allocates
-  std::vector<std::size_t> own_uses_;      // uses of the outputs by the replay itself
+  // The memory of outputs that a run allocates: at its beginning, or, for large results of the backward,
+  // just before that writes to them.
+  std::vector<c10::Storage> own_outputs_, late_outputs_;
+  std::vector<std::size_t> own_uses_;  // uses of the outputs by the replay itself
   WatchedMemory watched_;
   std::size_t num_bytes_ = 0, num_native_kernels_ = 0;
   at::DataPtr memory_;

@@ -195,8 +195,8 @@ std::vector<at::Tensor> ReplayBuilder::changed() {
   return tensors;
 }
 
-std::vector<ReplayBuilder::Intermediate> ReplayBuilder::intermediates() const {
-  std::vector<Intermediate> found;
+std::vector<ReplayBuilder::Result> ReplayBuilder::all_results(bool are_outputs) const {
+  std::vector<Result> found;
   std::vector<std::optional<MemoryNeed>> needs(recording_.storages.size());
   const auto use = [&](std::size_t storage, std::size_t call) {
     const std::size_t memory = shared_with_[storage];
@@ -211,7 +211,8 @@ std::vector<ReplayBuilder::Intermediate> ReplayBuilder::intermediates() const {
     for (const std::size_t storage : effects_[i].makes) use(storage, i);
   }
   for (std::size_t i = 0; i < needs.size(); ++i)
-    if (needs[i] && !recording_.storages[i].is_external && !is_output_[i]) found.push_back({i, *needs[i]});
+    if (needs[i] && !recording_.storages[i].is_external && is_output_[i] == are_outputs)
+      found.push_back({i, *needs[i]});
   return found;
 }
 

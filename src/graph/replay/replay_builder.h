@@ -37,12 +37,13 @@ class ReplayBuilder {
   const c10::Storage& storage(std::size_t number) const { return storages_[number]; }
   // Returns external memory that calls write to, each once.
   std::vector<at::Tensor> changed();
-  // Memory of an intermediate result, and the calls that need it.
-  struct Intermediate {
+  // Memory of a result, and the calls that need it.
+  struct Result {
     std::size_t storage;
     MemoryNeed need;
   };
-  std::vector<Intermediate> intermediates() const;
+  std::vector<Result> intermediates() const { return all_results(/*are_outputs=*/false); }
+  std::vector<Result> outputs() const { return all_results(/*are_outputs=*/true); }
 
   at::Tensor tensor(std::int64_t place);  // undefined for OperatorValue::kUndefined
 
@@ -55,6 +56,7 @@ class ReplayBuilder {
   torch::jit::Stack arguments(const OperatorCall& call);
   std::vector<at::Tensor> results(const OperatorCall& call);
   Nodes nodes_of(std::size_t call);
+  std::vector<Result> all_results(bool are_outputs) const;
 
   const Recording& recording_;
   NativeKernels kernels_;

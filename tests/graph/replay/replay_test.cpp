@@ -323,6 +323,29 @@ TEST(Replay, ReleasesMemoryUntilTheNextRun) {
   EXPECT_TRUE(same_bits({held}, work(inputs)));  // the result has another owner
 }
 
+TEST(Replay, HasNoMemoryForLargeResultsOfTheBackwardDuringTheForward) {
+  const Work work = [](const Tensors& in) {
+    return Tensors{in[0].sin().sum(), in[0].exp(), in[0].narrow(0, 0, 4).exp()};
+  };
+  const Tensors inputs{at::randn({1 << 15})};
+  Recording recording = record_twice(work, inputs).recording;
+  recording.num_forward_calls = 2;  // sin, sum
+  Replay replay(recording, inputs);
+  const auto& outputs = replay.outputs();
+  const auto has_memory = [&](std::size_t i) { return outputs[i].storage().data() != nullptr; };
+  for (int i = 0; i < 3; ++i) {
+    replay.run_forward();
+    EXPECT_TRUE(has_memory(0));
+    EXPECT_FALSE(has_memory(1));
+    EXPECT_TRUE(has_memory(2));
+    replay.run_backward();
+    EXPECT_TRUE(same_bits(outputs, work(inputs)));
+  }
+  const at::Tensor held = outputs[1];
+  replay.run_forward();
+  EXPECT_TRUE(has_memory(1));
+}
+
 TEST(Recording, RefusesWorkThatCannotBeReplayed) {
   const Tensors inputs{at::ones({4})};
   const auto refusal = [&](const Work& work) { return record_twice(work, inputs).refusal; };
