@@ -26,10 +26,10 @@ for program in munged slurmctld slurmd sinfo; do
 done
 
 host=$(hostname -s)
-address=$(getent ahostsv4 "$host" | awk 'NR == 1 {print $1}')
-case $address in
-  127.*) ;;
-  *) echo "slurm_up.sh: $host resolves to '$address'; add \"127.0.0.1 $host\" to /etc/hosts" >&2; exit 1 ;;
+address=$(getent ahostsv4 "$host" | awk 'NR == 1 {print $1}' || true)
+case " 127.0.0.1 127.0.1.1 $(hostname -I) " in
+  *" ${address:-none} "*) ;;
+  *) echo "slurm_up.sh: $host resolves to '$address', which is not this machine; add \"127.0.0.1 $host\" to /etc/hosts" >&2; exit 77 ;;
 esac
 
 # munged refuses folders that others cannot enter or may write to.

@@ -4,10 +4,12 @@
 #include <charconv>
 #include <initializer_list>
 #include <iterator>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "kindling/base/error.h"
 #include "launch/slurm_lists.h"
 
 namespace kindling {
@@ -51,7 +53,7 @@ std::optional<Launched> open_mpi_place(const VariableReader& read) {
 
 // MPICH's variables are the same in all jobs. Its daemons, one on each machine, have the address of the
 // job's mpiexec on their command lines.
-std::string mpich_job(const ParentProcesses& parents) {
+std::string mpich_job(std::span<const ParentProcess> parents) {
   for (const ParentProcess& process : parents)
     if (program_name(process) == "hydra_pmi_proxy") {
       const auto port = std::ranges::find(process.command, "--control-port");
@@ -152,10 +154,20 @@ std::string value_in(const ParentProcess& process, const char* name) {
   return found == process.variables->end() ? "" : found->second;
 }
 
+// `one`, `other`: the telling variables of two processes. A wrapper may have removed the last one.
+bool are_of_one_start(const std::vector<std::string>& one, const std::vector<std::string>& other) {
+  return one == other ||
+         (one[0] == other[0] && one[1] == other[1] && (one.back().empty() || other.back().empty()));
+}
+
 // Adds the launchers of the same kind that the launcher itself was started by: their variables are replaced
-// in this process, but its parents still have them. srun is not a parent.
-void add_outer_ones(std::vector<Launched>& all, Launched launched, const ParentProcesses& parents) {
+// in this process, but its parents still have them. srun is not a parent. RANK and WORLD_SIZE without the
+// rest of torchrun's variables are the options of the one that has started this process.
+void add_outer_ones(std::vector<Launched>& all, Launched launched, const VariableReader& read,
+                    const ParentProcesses& parents) {
   if (launched.kind == LauncherKind::slurm) return;
+  std::vector<std::string> latest;
+  for (const char* name : telling_variables(launched)) latest.push_back(read.text(name).value_or(""));
   const auto number = [](const std::string& text) {
     std::int64_t value = 0;
     std::from_chars(text.data(), text.data() + text.size(), value);
@@ -170,8 +182,15 @@ void add_outer_ones(std::vector<Launched>& all, Launched launched, const ParentP
     const auto values = values_of(parents[launched.depth]);
     while (launched.depth < parents.size() && values_of(parents[launched.depth]) == values) ++launched.depth;
     if (values[0].empty() || values[1].empty()) continue;
+    if (launched.kind == LauncherKind::torchrun && values.back().empty()) continue;
+    if (are_of_one_start(values, latest)) continue;
+    latest = values;
     launched.environment.rank = number(values[0]);
     launched.environment.size = number(values[1]);
+    launched.job = launched.kind == LauncherKind::open_mpi ? values.back()
+                   : launched.kind == LauncherKind::mpich
+                       ? mpich_job(std::span(parents).subspan(std::min(launched.depth, parents.size())))
+                       : "";
     all.push_back(launched);
   }
 }
@@ -207,8 +226,26 @@ std::optional<Launched> launched_place(const VariableReader& read, const PlaceVa
 
 std::vector<Launched> launchers_of(const VariableReader& read, const ParentProcesses& parents) {
   std::vector<Launched> all;
-  for (auto& launched :
-       {torchrun_place(read), open_mpi_place(read), mpich_place(read, parents), slurm_place(read, parents)}) {
+  const auto place_of = [&](LauncherKind kind) {
+    switch (kind) {
+      case LauncherKind::torchrun:
+        return torchrun_place(read);
+      case LauncherKind::open_mpi:
+        return open_mpi_place(read);
+      case LauncherKind::mpich:
+        return mpich_place(read, parents);
+      default:
+        return slurm_place(read, parents);
+    }
+  };
+  for (const LauncherKind kind :
+       {LauncherKind::torchrun, LauncherKind::open_mpi, LauncherKind::mpich, LauncherKind::slurm}) {
+    std::optional<Launched> launched;
+    try {
+      launched = place_of(kind);
+    } catch (const ConfigError&) {
+      if (all.empty()) throw;  // else the leftovers of another one
+    }
     if (!launched) continue;
     Launched found = *launched;
     const auto has_same = [&](const ParentProcess& process) {
@@ -218,7 +255,7 @@ std::vector<Launched> launchers_of(const VariableReader& read, const ParentProce
     };
     found.depth = static_cast<std::size_t>(std::ranges::find_if_not(parents, has_same) - parents.begin());
     all.push_back(found);
-    add_outer_ones(all, found, parents);
+    add_outer_ones(all, found, read, parents);
   }
   const auto distance = [&](const Launched& launched) {
     const bool is_named =

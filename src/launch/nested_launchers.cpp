@@ -47,7 +47,10 @@ std::string command_of(LauncherKind kind, std::int64_t count) {
     remedy += ", or give each torchrun --nnodes=" + std::to_string(outer.environment.size) +
               " and the same --rdzv-backend=c10d --rdzv-endpoint=HOST:29400";
   if (outer.kind != inner.kind)
-    remedy += std::string("; unset ") + outer.variables.rank + " and " + outer.variables.size +
+    remedy += "; unset " +
+              (outer.kind == LauncherKind::slurm
+                   ? "SLURM_STEP_ID"
+                   : std::string(outer.variables.rank) + " and " + outer.variables.size) +
               " to train separately in each process of " + outer.variables.launcher;
   throw ConfigError({.place = "launchers of this process",
                      .found = position_text(inner) + " runs inside " + position_text(outer) +
@@ -74,14 +77,21 @@ bool may_contain(const Launched& outer, const Launched& inner, const ParentProce
   return are_daemons_of_step(outer, inner, parents);
 }
 
+// The daemon of MPICH that starts its processes, or its mpiexec.
+bool is_of_mpich(const ParentProcess& process) {
+  const std::string name = program_name(process);
+  return name == "hydra_pmi_proxy" || name.starts_with("mpiexec");
+}
+
 // srun speaks PMI as well, and knows its hosts. Other numbers, or those of its machine, come from MPICH.
 void remove_pmi_of_srun(std::vector<Launched>& all, const ParentProcesses& parents) {
   const auto step = std::ranges::find(all, LauncherKind::slurm, &Launched::kind);
   if (step == all.end()) return;
   const Launched slurm = *step;
   std::erase_if(all, [&](const Launched& launched) {
+    const auto begin = std::min(launched.depth, parents.size());
     return launched.kind == LauncherKind::mpich && is_same_place(launched.environment, slurm.environment) &&
-           std::ranges::none_of(parents, is_mpi_command);
+           std::none_of(parents.begin() + static_cast<std::ptrdiff_t>(begin), parents.end(), is_of_mpich);
   });
 }
 
@@ -109,26 +119,21 @@ bool may_be_one_program(const std::vector<std::span<const std::string>>& program
 }
 
 // Ranks of another program would never join.
-void require_one_program(const Launched& launched, const VariableReader& read,
-                         const ParentProcesses& parents) {
-  const bool is_open_mpi = launched.kind == LauncherKind::open_mpi;
-  if (!is_open_mpi && launched.kind != LauncherKind::mpich) return;
-  std::int64_t count = is_open_mpi ? read.integer("OMPI_NUM_APP_CTX", 0, kMaxRanks).value_or(1) : 1;
+void require_one_program(const Launched& launched, const ParentProcesses& parents) {
+  if (launched.kind != LauncherKind::open_mpi && launched.kind != LauncherKind::mpich) return;
+  // Without the command, such as on another machine, nothing shows whether they are several programs.
   const auto command = std::ranges::find_if(parents, is_mpi_command);
-  if (command != parents.end()) {
-    const auto programs = programs_of(command->command);
-    if (programs.size() > 1 && may_be_one_program(programs)) return;
-    count = std::max(count, static_cast<std::int64_t>(programs.size()));
-  }
-  if (count <= 1) return;
-  throw ConfigError(
-      {.place = "launchers of this process",
-       .found = std::string(launched.variables.launcher) + " starts " + std::to_string(count) +
-                " programs as one world (PROGRAM : OTHER), but ranks of other programs do not "
-                "join the training",
-       .wanted = "one program for all ranks",
-       .remedy = "start it alone: " + command_of(launched.kind, launched.environment.size) +
-                 (is_open_mpi ? "; unset OMPI_NUM_APP_CTX if all of them are this program" : "")});
+  if (command == parents.end()) return;
+  const auto programs = programs_of(command->command);
+  const auto count = static_cast<std::int64_t>(programs.size());
+  if (count <= 1 || may_be_one_program(programs)) return;
+  throw ConfigError({.place = "launchers of this process",
+                     .found = std::string(launched.variables.launcher) + " starts " + std::to_string(count) +
+                              " programs as one world (PROGRAM : OTHER), but ranks of other programs do not "
+                              "join the training",
+                     .wanted = "one program for all ranks",
+                     .remedy = "start it alone: " + command_of(launched.kind, launched.environment.size) +
+                               "; if all of them start this program, do it by one script"});
 }
 
 }  // namespace
@@ -147,11 +152,13 @@ std::optional<Launched> deciding_launcher(const VariableReader& read, const Pare
   for (const Launched& launched : all) {
     // A single process is one of the ranks of the launcher outside.
     if (launched.environment.size == 1 && launched.kind != LauncherKind::torchrun) continue;
+    // The shell of `srun --pty` is alone in its step.
+    if (inner != nullptr && launched.kind == LauncherKind::slurm && read.has("SLURM_PTY_PORT")) continue;
     if (inner != nullptr && !may_contain(launched, *inner, parents)) refuse_nested(launched, *inner);
     if (inner == nullptr) inner = &launched;
   }
   if (inner == nullptr) return std::nullopt;
-  require_one_program(*inner, read, parents);
+  require_one_program(*inner, parents);
   return *inner;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "support/scratch.h"
@@ -34,8 +35,11 @@ TEST(HostAllocator, ReturnsItsMemoryLikeLibTorchs) {
 
 TEST(HostAllocator, ThrowsLibTorchsErrors) {
   for (const std::size_t size : {std::numeric_limits<std::size_t>::max(), std::size_t{1} << 62}) {
-    EXPECT_EQ(error_text<c10::Error>([&] { host_allocator().allocate(size); }),
-              error_text<c10::Error>([&] { c10::GetDefaultCPUAllocator()->allocate(size); }));
+    const auto error_of = [&](c10::Allocator& allocator) {
+      const std::string text = error_text<c10::Error>([&] { allocator.allocate(size); });
+      return text.substr(0, text.find("\nframe"));  // without the calls
+    };
+    EXPECT_EQ(error_of(host_allocator()), error_of(*c10::GetDefaultCPUAllocator()));
   }
 }
 

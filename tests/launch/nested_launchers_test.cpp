@@ -247,6 +247,27 @@ TEST(NestedLaunchers, CanBeSeparatedByUnsettingTheOuterOne) {
             "torchrun 0/1 at localhost");
 }
 
+TEST(NestedLaunchers, AreNotWhatOneLauncherHasLeft) {
+  const auto a = torchrun(1, 2, "a");
+  // Some schedulers set both for the torchrun of each machine.
+  for (const VariableMap& given :
+       {VariableMap{{"RANK", "0"}, {"WORLD_SIZE", "1"}}, VariableMap{{"RANK", "1"}, {"WORLD_SIZE", "2"}}})
+    EXPECT_EQ(world_of({{{}, a}, {kTorchrun, given}, {{"bash"}, given}}), "torchrun 1/2 at localhost");
+  EXPECT_EQ(world_of({{{}, a + VariableMap{{"OMPI_COMM_WORLD_SIZE", "1"}}}}), "torchrun 1/2 at localhost");
+  // A wrapper that removes a variable, or that nobody may read.
+  const auto b = open_mpi(1, 2), removed = b + VariableMap{{"PMIX_NAMESPACE", ""}, {"MASTER_PORT", "29500"}};
+  EXPECT_EQ(world_of({{{}, removed}, {{"bash"}, b}, {kMpirun}}), "Open MPI 1/2 at 127.0.0.1");
+  EXPECT_EQ(world_of({{{}, b}, {{"sudo"}}, {{"bash"}, b}, {kMpirun}}), "Open MPI 1/2 at 127.0.0.1");
+  // The shell of `srun -n 4 --pty bash`.
+  const auto shell = step(0, 4) + VariableMap{{"SLURM_PTY_PORT", "41003"}};
+  EXPECT_EQ(world_of({{{}, shell + a}, {kTorchrun, shell}, {{"bash"}, shell}, {step_daemon("7.0")}}),
+            "torchrun 1/2 at localhost");
+  // The PMI of `srun --mpi=pmi2`, around mpirun.
+  const auto task = step(1, 2) + VariableMap{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}};
+  EXPECT_EQ(world_of({{{}, task + open_mpi(0, 1)}, {kMpirun, task}, {step_daemon("7.0")}}),
+            "SLURM 1/2 at vm");
+}
+
 TEST(NestedLaunchers, RefuseOtherProgramsInOneWorld) {
   struct Row {
     std::vector<TestProcess> line;
@@ -256,9 +277,6 @@ TEST(NestedLaunchers, RefuseOtherProgramsInOneWorld) {
   const auto b = open_mpi(1, 2);
   const auto c = mpich(1, 2);
   const std::vector<Row> table{
-      {{{{}, b + two}},
-       "Open MPI starts 2 programs as one world",
-       "mpirun -np 2 PROGRAM; unset OMPI_NUM_APP_CTX"},
       {{{{}, b + two}, {{"mpirun", "-np", "1", "ocean", ":", "-np", "1", "kindling", "fit"}}},
        "Open MPI starts 2 programs as one world",
        "mpirun -np 2 PROGRAM"},
@@ -281,7 +299,9 @@ TEST(NestedLaunchers, RefuseOtherProgramsInOneWorld) {
                       {hydra_proxy("1")},
                       {{"mpiexec", "-n", "1", "kindling", "fit", ":", "-n", "1", "kindling", "fit"}}}),
             "MPICH 1/2 at 127.0.0.1");
-  EXPECT_EQ(world_of({{{}, b + VariableMap{{"OMPI_NUM_APP_CTX", ""}}}}), "Open MPI 1/2 at 127.0.0.1");
+  // On another machine than mpirun, and with `mpirun --app FILE`, nothing shows the programs.
+  EXPECT_EQ(world_of({{{}, b + two}}), "Open MPI 1/2 at 127.0.0.1");
+  EXPECT_EQ(world_of({{{}, b + two}, {{"mpirun", "--app", "FILE"}}}), "Open MPI 1/2 at 127.0.0.1");
 }
 
 TEST(NestedLaunchers, DoNotIncludeTheStepThatABatchScriptWasSubmittedFrom) {

@@ -101,7 +101,7 @@ int fit_command(const CommandContext& words) {
     return launch_fit(context, number, config);
   }
   // It is joined once all have made their plans: the first one will then change what these are made of.
-  const LauncherWatch watch(place);
+  const LauncherWatch watch(place, signals);
   const Group group = place ? join_ranks(*place, config.distributed) : nullptr;
   try {
     return fit_in_group({context, loaded, place, group, std::move(plan), signals});

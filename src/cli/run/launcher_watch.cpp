@@ -31,15 +31,16 @@ bool has_ended(int launcher, int event) {
 
 }  // namespace
 
-LauncherWatch::LauncherWatch(const LaunchPlace& place) {
+LauncherWatch::LauncherWatch(const LaunchPlace& place, const StopOnSignal& signals) {
   if (!place || place->launcher != "torchrun") return;
   const std::int64_t torchrun = process_that_set("TORCHELASTIC_RUN_ID");
   if (torchrun == 0) return;
   launcher_ = file_of_process(torchrun);
   end_ = ::eventfd(0, EFD_CLOEXEC);
   if (launcher_ < 0 || end_ < 0) return;
-  thread_ = std::thread([launcher = launcher_, end = end_] {
+  thread_ = std::thread([launcher = launcher_, end = end_, &signals] {
     if (!has_ended(launcher, end)) return;
+    if (signals.signal() != 0) return;  // it stops already; a second signal would end it at once
     log_warning("torchrun has ended before its ranks: the run saves and stops");
     ::kill(::getpid(), SIGTERM);
   });

@@ -11,7 +11,7 @@ namespace kindling {
 // other launchers, whose ranks may outlive them on purpose.
 class LauncherWatch {
  public:
-  explicit LauncherWatch(const LaunchPlace& place);
+  LauncherWatch(const LaunchPlace& place, const StopOnSignal& signals);
   ~LauncherWatch();
   LauncherWatch(const LauncherWatch&) = delete;
   LauncherWatch& operator=(const LauncherWatch&) = delete;

@@ -30,7 +30,7 @@ std::string machine_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
   std::getline(file, id);
-  return id;
+  return id.empty() ? "?" : id;
 }
 
 bool is_set(const char* name) {
@@ -141,7 +141,9 @@ RankThreads set_rank_threads(const Group& group, const TrainerOptions& trainer) 
   for (const std::string& text : group ? group->all_gather(own_text) : std::vector<std::string>{own_text})
     ranks.push_back(rank_cores(text));
   const std::size_t own = group ? static_cast<std::size_t>(group->rank()) : 0;
-  const bool is_decided = trainer.num_threads || is_set("OMP_NUM_THREADS") || is_set("MKL_NUM_THREADS");
+  // OMP_PROC_BIND has bound this thread to one of the cores of the process, so that their number is unknown.
+  const bool is_decided = trainer.num_threads || is_set("OMP_NUM_THREADS") || is_set("MKL_NUM_THREADS") ||
+                          is_set("OMP_PROC_BIND");
   const bool is_right_already = !group && !is_only_process_of_mpi();
   if (is_decided || is_right_already || ranks[own].cores.empty()) return {};  // or the system hides them
   RankThreads threads = threads_of_rank(own, ranks);
