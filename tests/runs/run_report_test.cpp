@@ -177,7 +177,7 @@ TEST(RunPage, ShowsTheValidationReport) {
 }
 
 TEST(RunPage, ThinsResidualsAndDrawsThemFromTheSmallestPredictionOn) {
-  RunFiles files{.summary = {{"validation_report.samples", "4000"}}};
+  RunFiles files{.folder = "runs/job/0001", .summary = {{"validation_report.samples", "4000"}}};
   files.residuals = {{"sample", "target", "predicted", "residual"}};
   for (int i = 0; i < 2000; ++i)
     files.residuals.push_back({std::to_string(2 * i), "0", std::to_string(-i), std::to_string(i)});
