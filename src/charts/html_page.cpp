@@ -159,11 +159,13 @@ class PartWriter {
     for (const double cell : cells) {
       const double fraction = sum > 0 && std::isfinite(cell) ? std::abs(cell) / sum : 0;
       constexpr double kDark = 0.55;  // from here on, light digits are easier to read
-      text += tag("td", cell == 0 ? "·" : short_text(cell, kDrawnDigits),
-                  "style=\"--f:" + fixed_text(fraction, 3) + "\"" +
-                      (fraction > kDark ? " class=\"full\""
-                       : cell == 0      ? " class=\"none\""
-                                        : ""));
+      text += tag(
+          "td",
+          cell == 0 ? "·" : (cell == std::trunc(cell) ? number_text(cell) : short_text(cell, kDrawnDigits)),
+          "style=\"--f:" + fixed_text(fraction, 3) + "\"" +
+              (fraction > kDark ? " class=\"full\""
+               : cell == 0      ? " class=\"none\""
+                                : ""));
     }
     return text;
   }

@@ -17,7 +17,8 @@ constexpr std::size_t kMostTargetCharts = 4, kMostResidualPoints = 1000;
 constexpr int kReportDigits = 6;
 
 std::string weights_text(const RunFiles& files) {
-  return (files.value("validation_report.weights") == "best" ? "of the best checkpoint" : "at the end") +
+  return (files.value("validation_report.weights") == "best" ? "of the best saved checkpoint"
+                                                             : "at the end") +
          (" (step " + files.value("validation_report.step")) + ")";
 }
 
@@ -40,10 +41,10 @@ bool has_column(const CsvRows& rows, const std::string& title) {
   return !rows.empty() && column_of(rows, title) < rows[0].size();
 }
 
-// The cells from `first` on are numbers of few digits.
+// The cells from `first` on are numbers of few digits; whole numbers keep theirs.
 std::vector<std::string> shortened_cells(std::vector<std::string> cells, std::size_t first) {
   for (std::size_t i = first; i < cells.size(); ++i)
-    if (const double number = number_or_nan(cells[i]); std::isfinite(number))
+    if (const double number = number_or_nan(cells[i]); std::isfinite(number) && number != std::trunc(number))
       cells[i] = short_text(number, kReportDigits);
   return cells;
 }
@@ -51,8 +52,7 @@ std::vector<std::string> shortened_cells(std::vector<std::string> cells, std::si
 // Sample, its name, label and prediction are texts.
 std::size_t num_texts_of_worst(const CsvRows& worst) {
   if (has_column(worst, "label")) return column_of(worst, "predicted") + 1;
-  const auto is_target = [](const std::string& title) { return title.starts_with("target"); };
-  return static_cast<std::size_t>(std::ranges::find_if(worst[0], is_target) - worst[0].begin());
+  return std::min(column_of(worst, "target"), column_of(worst, "target_0"));
 }
 
 PageSection confusion_section(const RunFiles& files) {
@@ -107,8 +107,9 @@ Chart residual_chart(const CsvRows& rows, const std::string& end_of_name) {
   const std::size_t stride = (rows.size() - 2) / kMostResidualPoints + 1;
   std::vector<std::pair<double, double>> points;
   for (std::size_t row = 1; row < rows.size(); row += stride)
-    if (const double x = number_or_nan(rows[row][predicted]); std::isfinite(x))
-      points.emplace_back(x, number_or_nan(rows[row][residual]));
+    if (const double x = number_or_nan(rows[row][predicted]), y = number_or_nan(rows[row][residual]);
+        std::isfinite(x) && std::isfinite(y))
+      points.emplace_back(x, y);
   std::ranges::stable_sort(points, {}, [](const auto& point) { return point.first; });
   Curve scatter{.label = "residual" + end_of_name, .is_scatter = true};
   for (const auto& [x, y] : points) {

@@ -162,7 +162,7 @@ TEST(RunPage, ShowsTheValidationReport) {
   EXPECT_TRUE(contains(html, "<td class=\"text\">b,c</td><td>0.125</td><td>0.5</td><td>2.07944</td>"));
   EXPECT_TRUE(contains(html,
                        "Computed after the fit on 1,359 validation samples, with the weights of the best "
-                       "checkpoint (step 270)."));
+                       "saved checkpoint (step 270)."));
   EXPECT_FALSE(contains(html, "torn"));
   EXPECT_TRUE(contains(html, "The expected calibration error (ECE) is 0.0812."));
   EXPECT_TRUE(contains(html, "\"title\":\"reliability diagram\""));
@@ -174,6 +174,22 @@ TEST(RunPage, ShowsTheValidationReport) {
   // A run that continues has files of its earlier end, perhaps.
   put_file(scratch / "run.json", R"({"status": "running"})");
   EXPECT_FALSE(contains(to_html(page_of_run(read_run_files(scratch.folder()), metrics)), "Confusion"));
+}
+
+// Ids are texts, whatever their column is called, and whole numbers keep all digits.
+TEST(RunPage, ShortensOnlyFractionsOfReports) {
+  RunFiles files{.folder = "runs/job/0001"};
+  files.worst = {{"sample", "target_id", "target", "predicted", "loss"},
+                 {"3", "12345678.5", "1234567", "2.000000001", "1524149677489"}};
+  files.confusion = {{"label", "a", "b"}, {"a", "1234567", "0"}, {"b", "2", "3"}};
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  const std::string html = to_html(page_of_run(files, metrics));
+  EXPECT_TRUE(contains(html,
+                       "<td class=\"text\">12345678.5</td><td>1234567</td><td>2</td>"
+                       "<td>1524149677489</td>"));
+  EXPECT_TRUE(contains(html, ">1234567</td><td style=\"--f:0.000\" class=\"none\">"));
+  EXPECT_TRUE(contains(validation_text(files), "12345678.5")) << validation_text(files);
 }
 
 TEST(RunPage, ThinsResidualsAndDrawsThemFromTheSmallestPredictionOn) {
