@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +23,8 @@ struct ValidationReportOptions {
   std::int64_t num_worst = 20;    // samples with the largest losses
   // Of more residuals, every second, fourth, … sample is kept: so many that there are at most as many.
   std::int64_t max_residuals = 100'000;
-  StopToken stop{};  // ends the pass early; the report is then empty
+  StopToken stop{};                  // ends the pass early; the report is then empty
+  std::function<void()> on_batch{};  // called after each batch
 };
 
 // A validation sample that the model predicts badly.
@@ -79,6 +81,7 @@ struct ValidationReport {
 //   counts. With several labels per sample, such as pixels, a Classifier has no worst predictions, and
 //   an ExportedModule has nothing.
 // - A regressor (Module::is_regressor()) with outputs [batch] or [batch, targets], at most 64 targets.
+//   Targets that an ExportedModule ignores are NaN and do not count; samples without others are skipped.
 //
 // The report of other models is empty, as it is for multi_label. Throws DataError without validation samples,
 // and what the model throws. Each rank that calls it evaluates all samples.
@@ -91,6 +94,7 @@ KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::sha
 //   calibration.csv         bin, from, to, samples, mean_confidence, accuracy
 //   residuals.csv           sample, its name, target, predicted, and residual = target - predicted
 //   worst_predictions.csv   sample, its name, what was expected and predicted, and the loss
+// The column of names has the title of `ids`, or "id" if another column has that title.
 // Throws Error.
 KINDLING_API void write_validation_report(const ValidationReport& report,
                                           const std::filesystem::path& folder);

@@ -234,17 +234,21 @@ class ThinnedRows {
 
 class RegressionStatistics : public ValidationStatistics {
  public:
-  explicit RegressionStatistics(const ValidationReportOptions& options)
-      : ValidationStatistics(options), pairs_(2 * options.max_residuals) {}
+  RegressionStatistics(const ValidationReportOptions& options, std::optional<std::int64_t> ignore_index)
+      : ValidationStatistics(options), ignore_index_(ignore_index), pairs_(2 * options.max_residuals) {}
 
   void write_to(ValidationReport& report) const override {
     ValidationStatistics::write_to(report);
     const at::Tensor pairs = pairs_.on_host();
     if (!pairs.defined()) return;
     const auto halves = pairs.chunk(2, 1);
-    report.residuals = {.samples = indices().slice(0, 0, std::nullopt, pairs_.stride()).contiguous(),
-                        .targets = halves[0].contiguous(),
-                        .predictions = halves[1].contiguous(),
+    const at::Tensor is_ignored = this->is_ignored(halves[0]),
+                     rows = is_ignored.all(1).logical_not().nonzero().squeeze(1);
+    if (rows.size(0) == 0) return;
+    const at::Tensor samples = indices().slice(0, 0, std::nullopt, pairs_.stride());
+    report.residuals = {.samples = samples.index_select(0, rows),
+                        .targets = halves[0].masked_fill(is_ignored, kNoTarget).index_select(0, rows),
+                        .predictions = halves[1].index_select(0, rows),
                         .stride = pairs_.stride()};
   }
 
@@ -255,14 +259,25 @@ class RegressionStatistics : public ValidationStatistics {
     const RegressionPair pair = regression_pair(kReportPlace, outputs, labels, {});
     const at::Tensor pairs = at::cat({pair.labels, pair.outputs}, 1);
     pairs_.add(pairs, num_samples());
-    add_samples(pair.outputs.sub(pair.labels).square_().mean(1), pairs);
+    const at::Tensor is_ignored = this->is_ignored(pair.labels),
+                     errors = pair.outputs.sub(pair.labels).square_().masked_fill_(is_ignored, 0),
+                     losses = errors.sum(1).div_(is_ignored.logical_not().sum(1));
+    add_samples(losses.masked_fill_(is_ignored.all(1), kIgnoredLoss), pairs);
+  }
+
+  at::Tensor is_ignored(const at::Tensor& targets) const {
+    return ignore_index_ ? targets.eq(*ignore_index_) : at::zeros_like(targets, at::kBool);
   }
 
   WorstPrediction worst_of(std::span<const double> values) const override {
     const auto middle = values.begin() + std::ssize(values) / 2;
-    return {.targets = {values.begin(), middle}, .predictions = {middle, values.end()}};
+    WorstPrediction worst{.targets = {values.begin(), middle}, .predictions = {middle, values.end()}};
+    if (ignore_index_) std::ranges::replace(worst.targets, static_cast<double>(*ignore_index_), kNoTarget);
+    return worst;
   }
 
+  static constexpr double kNoTarget = std::numeric_limits<double>::quiet_NaN();
+  std::optional<std::int64_t> ignore_index_;
   ThinnedRows pairs_;  // targets, then predictions
 };
 
@@ -279,7 +294,10 @@ std::unique_ptr<ValidationStatistics> statistics_for(const Module& model,
   if (is_classifier && !has_several_labels(model))
     return std::make_unique<ClassStatistics>(options, of_classes->loss_options().ignore_index.value_or(-100),
                                              is_own);
-  if (!is_classifier && model.is_regressor()) return std::make_unique<RegressionStatistics>(options);
+  if (!is_classifier && model.is_regressor()) {
+    const auto ignored = of_classes != nullptr ? of_classes->loss_options().ignore_index : std::nullopt;
+    return std::make_unique<RegressionStatistics>(options, ignored);
+  }
   return nullptr;
 }
 
@@ -296,6 +314,7 @@ ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Modul
     trainer.validate(model, data, [&](const Prediction& batch) {
       if (options.stop.stop_requested()) throw StoppedPass();
       statistics->take(batch);
+      if (options.on_batch) options.on_batch();
     });
   } catch (const StoppedPass&) {
     return report;

@@ -1,9 +1,11 @@
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -34,13 +36,23 @@ std::string class_text(const ValidationReport& report, std::int64_t number) {
   return index < report.class_names.size() ? report.class_names[index] : std::to_string(number);
 }
 
+// True for the title of another column of the files: "label", "target", "target_0", …
+bool is_other_title(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kOthers{"sample", "label", "probability", "confidence", "loss"};
+  if (std::ranges::find(kOthers, name) != kOthers.end()) return true;
+  const std::string_view stem = name.substr(0, name.find('_')), rest = name.substr(stem.size());
+  const bool is_of_targets = stem == "target" || stem == "predicted" || stem == "residual";
+  return is_of_targets && (rest.empty() || (rest.size() > 1 && rest.find_first_not_of("0123456789", 1) ==
+                                                                   std::string_view::npos));
+}
+
 // The columns that identify a sample.
 class SampleColumns {
  public:
   explicit SampleColumns(const SampleIds& ids) : ids_(ids) {}
   std::vector<std::string> titles() const {
     std::vector<std::string> titles{"sample"};
-    if (has_ids()) titles.push_back(ids_.name);
+    if (has_ids()) titles.push_back(is_other_title(ids_.name) ? "id" : ids_.name);
     return titles;
   }
   std::vector<std::string> cells(std::int64_t sample) const {

@@ -222,6 +222,32 @@ TEST_P(ValidationReports, HaveTheResidualsOfRegressions) {
   EXPECT_EQ(report_of<GivenNumbers>(pairs, {.max_residuals = 6}).residuals.targets.size(0), 3);
 }
 
+class IgnoringNumbers : public GivenNumbers, public ClassLossModel {
+ public:
+  IgnoringNumbers() { set_loss_options({.ignore_index = -9}); }
+};
+
+// Squared errors by hand: 4 of one target of the second sample, (1 + 9) / 2 of the third.
+TEST_P(ValidationReports, SkipIgnoredTargetsOfRegressions) {
+  NamedRows data = rows_with(at::tensor({0.F, 0.F, kNanLogit, 1.F, 1.F, 0.F}).view({3, 2}),
+                             at::tensor({-9.F, -9.F, -9.F, 3.F, 0.F, 3.F}).view({3, 2}), 2);
+  const ValidationReport report = report_of<IgnoringNumbers>(data);
+  ASSERT_EQ(report.worst.size(), 2U);
+  EXPECT_EQ(report.worst[0].sample, 2);
+  EXPECT_EQ(report.worst[0].loss, 5);
+  EXPECT_EQ(report.worst[1].sample, 1);
+  EXPECT_EQ(report.worst[1].loss, 4);
+  EXPECT_TRUE(std::isnan(report.worst[1].targets.at(0)));
+  EXPECT_EQ(report.worst[1].targets.at(1), 3);
+  EXPECT_TRUE(same(report.residuals.samples, at::tensor({1, 2}, at::kLong)));
+  EXPECT_TRUE(same(report.residuals.predictions[1], at::tensor({1., 0.}, at::kDouble)));
+  EXPECT_TRUE(std::isnan(report.residuals.targets[0][0].item<double>()));
+  NamedRows none = rows_with(at::zeros({3, 1}), at::full({3, 1}, -9.));
+  const ValidationReport empty = report_of<IgnoringNumbers>(none);
+  EXPECT_TRUE(empty.is_empty());
+  EXPECT_FALSE(empty.residuals.samples.defined());
+}
+
 TEST_P(ValidationReports, UseTheBatchesOfTheValidation) {
   NamedRows data = rows_with(twelve_logits(), twelve_labels(), 5);
   const auto model = std::make_shared<GivenLogits>();
@@ -269,6 +295,22 @@ TEST_P(ValidationReports, AreWrittenAsCsv) {
             "sample,row,target,predicted,residual\n0,r0,1,1.5,-0.5\n1,r1,12.3,12.3,0\n");
   remove_validation_report(scratch_.folder());
   EXPECT_TRUE(std::filesystem::is_empty(scratch_.folder()));
+}
+
+TEST_P(ValidationReports, HaveNoTwoColumnsOfOneTitle) {
+  NamedRows data = rows_with(at::ones({1, 2}), at::zeros({1, 2}));
+  ValidationReport report = report_of<GivenNumbers>(data);
+  const auto title_of_ids = [&](const char* name) {
+    report.ids = {.name = name, .values = {"7"}};
+    write_validation_report(report, scratch_.folder());
+    const std::string text = read_file(scratch_ / "residuals.csv", 1000), start = "sample,";
+    return text.substr(start.size(), text.find(',', start.size()) - start.size());
+  };
+  for (const char* const name : {"sample", "label", "predicted", "probability", "confidence", "loss",
+                                 "residual", "target", "target_1", "predicted_0", "residual_12"})
+    EXPECT_EQ(title_of_ids(name), "id") << name;
+  for (const char* const name : {"target_id", "targets", "target_", "label_1", "row"})
+    EXPECT_EQ(title_of_ids(name), name);
 }
 
 }  // namespace
