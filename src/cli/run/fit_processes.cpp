@@ -6,6 +6,8 @@
 #include <csignal>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cli/config/exit_codes.h"
 #include "cli/run/resume_plan.h"
@@ -18,6 +20,8 @@
 
 namespace kindling {
 namespace {
+
+constexpr const char* kContinues = "continues";
 
 [[noreturn]] void refuse_search(const char* finder) {
   throw ConfigError(
@@ -147,6 +151,24 @@ int largest(const Group& group, int number) {
   if (!group) return number;
   for (const std::string& text : group->all_gather(std::to_string(number)))
     number = std::max(number, std::stoi(text));
+  return number;
+}
+
+SoloWork::SoloWork(Group group, double interval_s) : group_(std::move(group)), interval_(interval_s) {}
+
+void SoloWork::keep_waiting() {
+  if (!group_ || Clock::now() - last_ < interval_) return;
+  group_->all_gather(kContinues);
+  last_ = Clock::now();
+}
+
+int SoloWork::largest(int number) {
+  if (!group_) return number;
+  const std::string mine = std::to_string(number);
+  std::vector<std::string> all;
+  do all = group_->all_gather(mine);
+  while (all.front() == kContinues);
+  for (const std::string& text : all) number = std::max(number, std::stoi(text));
   return number;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -49,6 +50,24 @@ inline bool is_first(const Group& group) { return group == nullptr || group->ran
 std::string broadcast_text(const Group& group, const std::string& text);
 // Returns the maximum over all ranks, on all ranks.
 int largest(const Group& group, int number);
+
+// Rank 0 works alone, and the others wait for it, for longer than their timeout if need be.
+class SoloWork {
+ public:
+  // `interval_s`: between two messages to the others, less than their timeout.
+  SoloWork(Group group, double interval_s);
+  explicit SoloWork(const Group& group) : SoloWork(group, group ? group->options().timeout_s / 10 : 0) {}
+  // Of rank 0, often: tells the others now and then that it still works. Throws DistributedError.
+  void keep_waiting();
+  // The end: returns the maximum over all ranks, on all ranks.
+  int largest(int number);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Group group_;
+  std::chrono::duration<double> interval_;
+  Clock::time_point last_ = Clock::now();
+};
 
 // The run that the processes of a launch train: if one of them is lost and all are restarted, the next start
 // resumes it.

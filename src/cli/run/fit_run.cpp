@@ -271,9 +271,10 @@ class FitRun {
     report_removed_files();
     take_results();
     std::optional<EndedRunReport> evaluated;
+    SoloWork work(in_.group);
     if (is_first(in_.group) && is_complete(result))
-      evaluated = evaluate_ended_run(
-          trainer, {in_.model, *in_.data, checkpoint_->best(), result.progress.global_step});
+      evaluated = evaluate_ended_run(trainer, {in_.model, *in_.data, checkpoint_->best(),
+                                               result.progress.global_step, [&] { work.keep_waiting(); }});
     if (evaluated) summary_.validation = evaluated->summary;
     folder_.stage_summary(summary_);  // before files that may fill the disk
     if (evaluated) write_validation_files(*evaluated, folder_.path());
@@ -289,7 +290,7 @@ class FitRun {
     folder_.make_durable();
     folder_.commit_summary();  // last: a run that is finished has all of its files
     // A signal may have reached only one rank. No rank exits before rank 0 has written everything.
-    const int signal_code = largest(in_.group, in_.signals.exit_code());
+    const int signal_code = work.largest(in_.signals.exit_code());
     if (result.status == FitStatus::diverged) return finish(kDivergedCode);
     if (result.reason == FitReason::time) print_resume_command();
     return finish(result.reason == FitReason::requested ? signal_code : 0);

@@ -17,8 +17,16 @@ std::optional<EndedRunReport> evaluate_ended_run(Trainer& trainer, const EndedRu
     load_weights_from(*run.model, run.best_checkpoint);
     summary = {.weights = "best", .step = read_checkpoint_info(run.best_checkpoint).global_step};
   }
-  evaluated.report = validation_report(trainer, run.model, run.data, {.stop = trainer.stop_token()});
-  if (evaluated.report.is_empty()) return std::nullopt;
+  const StopToken stop = trainer.stop_token();
+  evaluated.report =
+      validation_report(trainer, run.model, run.data, {.stop = stop, .on_batch = run.on_batch});
+  if (evaluated.report.is_empty()) {
+    if (stop.stop_requested())
+      log_warning(
+          "the validation report is not made, because a signal ended its pass over the validation samples; "
+          "the run is complete, and validation_report() in C++ makes the report of its checkpoint");
+    return std::nullopt;
+  }
   summary.samples = evaluated.report.num_samples;
   if (!evaluated.report.calibration.empty()) summary.ece = evaluated.report.ece;
   return evaluated;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -19,6 +20,7 @@ struct EndedRun {
   DataModule& data;
   std::filesystem::path best_checkpoint{};  // empty: none
   std::int64_t global_step = 0;
+  std::function<void()> on_batch{};  // called after each batch of the pass
 };
 
 struct EndedRunReport {
@@ -28,7 +30,7 @@ struct EndedRunReport {
 
 // Returns the validation report (validation_report.h) of the best checkpoint, which is loaded into the model,
 // or of the last weights if there is none. Returns nothing if there are no validation samples, the model has
-// no report, or a stop was requested. Logs what it throws as a warning.
+// no report, or a stop was requested, which it logs. Logs what it throws as a warning.
 std::optional<EndedRunReport> evaluate_ended_run(Trainer& trainer, const EndedRun& run);
 
 // Writes the report into the run directory. Logs what it throws as a warning.

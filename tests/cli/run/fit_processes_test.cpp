@@ -8,6 +8,8 @@
 
 #include <cstdlib>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "cli/commands/process.h"
 #include "cli/run/same_run.h"
@@ -108,6 +110,27 @@ TEST_F(FitProcesses, WriteOneRunAndALogPerRank) {
   for (const char* log : {"log.txt", "log.rank1.txt"})
     EXPECT_NE(text_of(run() / log).find(" epoch 2, step "), std::string::npos) << log;
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
+}
+
+// However often rank 0 says that it continues.
+TEST(SoloWorks, EndWithTheLargestNumberOfAllRanks) {
+  for (const int num_batches : {0, 3}) {
+    const auto groups = ProcessGroup::from_threads(3);
+    std::vector<int> results(3);
+    const auto take_part = [&](std::size_t rank) {
+      SoloWork work(groups[rank], /*interval_s=*/0);
+      for (int i = 0; rank == 0 && i < num_batches; ++i) work.keep_waiting();
+      results[rank] = work.largest(rank == 2 ? 130 : 0);
+    };
+    std::vector<std::thread> others;
+    for (const std::size_t rank : {1, 2}) others.emplace_back(take_part, rank);
+    take_part(0);
+    for (std::thread& other : others) other.join();
+    EXPECT_EQ(results, (std::vector<int>{130, 130, 130}));
+  }
+  SoloWork alone(nullptr);
+  alone.keep_waiting();
+  EXPECT_EQ(alone.largest(2), 2);
 }
 
 // A GPU for each of two ranks, or the CPU for both.

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/commands/program_run.h"
@@ -167,7 +168,8 @@ TEST_F(ValidationFiles, DescribeTheLastWeightsWithoutACheckpoint) {
   EXPECT_FALSE(evaluate_ended_run(trainer, ended).has_value());
 }
 
-class OnlyInSteps : public Mlp {
+// What its derived classes do in the pass of the report.
+class AtItsEnd : public Mlp {
  public:
   void validation_step(const Batch& batch) override {
     is_validating_ = true;
@@ -175,14 +177,34 @@ class OnlyInSteps : public Mlp {
     is_validating_ = false;
   }
   at::Tensor forward(const at::Tensor& inputs) override {
-    if (!is_training() && !is_validating_ && trainer().global_step() > 0)
-      throw std::runtime_error("only in steps");
+    if (!is_training() && !is_validating_ && trainer().global_step() > 0) act();
     return Mlp::forward(inputs);
   }
 
  private:
+  virtual void act() = 0;
   bool is_validating_ = false;
 };
+
+class OnlyInSteps : public AtItsEnd {
+  void act() override { throw std::runtime_error("only in steps"); }
+};
+class InterruptedAtItsEnd : public AtItsEnd {
+  void act() override {
+    if (!std::exchange(has_acted_, true)) std::raise(SIGINT);
+  }
+  bool has_acted_ = false;
+};
+
+TEST_F(ValidationFiles, AreMissingAfterASignalInTheirPass) {
+  registry_.model<InterruptedAtItsEnd>("interrupted");
+  const ProgramRun run = fit("[model]\nname = \"interrupted\"\n[data]\nname = \"digits\"\nbatch_size = 16\n");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(summary()["status"], "finished");
+  EXPECT_FALSE(has_files());
+  EXPECT_NE(text_of(this->run() / "log.txt").find("the validation report is not made, because a signal"),
+            std::string::npos);
+}
 
 TEST_F(ValidationFiles, DoNotFailTheRun) {
   registry_.model<OnlyInSteps>("only_in_steps");
