@@ -148,9 +148,7 @@ PageSection residual_section(const RunFiles& files) {
   const std::size_t num_rows = files.residuals.size() - 1, stride = (num_rows - 1) / kMostResidualPoints + 1;
   const auto shown = static_cast<double>((num_rows + stride - 1) / stride),
              all = number_or_nan(files.value("validation_report.samples"));
-  if (shown < all)
-    text +=
-        " The chart shows " + count_text(shown) + " of " + count_text(all) + " samples, at equal distances.";
+  if (shown < all) text += " The chart shows " + count_text(shown) + " of " + count_text(all) + " samples.";
   return {.title = "Residuals of the validation samples",
           .parts = {PageCharts{validation_charts(files)}, PageNote{text}, source_of(files)}};
 }
