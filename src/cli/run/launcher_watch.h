@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "cli/run/fit_processes.h"
+#include "cli/run/stop_on_signal.h"
 
 namespace kindling {
 
