@@ -1,6 +1,9 @@
 #include "cli/run/finders.h"
 
+#include <sys/mman.h>
+
 #include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <iostream>
 
@@ -45,9 +48,33 @@ void prepare_memory(RunConfig& config) {
   keep_memory_compact();
 }
 
+// Takes addresses from a limited process during a search: a training needs more than its trials, such as 64
+// MiB that glibc reserves for each further thread that allocates.
+class ReservedAddresses {
+ public:
+  ReservedAddresses()
+      : begin_(has_memory_limit()
+                   ? ::mmap(nullptr, kNumBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                   : MAP_FAILED) {}
+  ~ReservedAddresses() {
+    if (begin_ != MAP_FAILED) ::munmap(begin_, kNumBytes);
+  }
+  ReservedAddresses(const ReservedAddresses&) = delete;
+  ReservedAddresses& operator=(const ReservedAddresses&) = delete;
+
+ private:
+  static constexpr std::size_t kNumBytes = std::size_t{96} << 20;
+  void* const begin_;
+};
+
+BatchSizeFinderResult found_batch_size(const FinderInputs& in) {
+  const ReservedAddresses reserved;
+  return find_batch_size(in.trainer, in.model, *in.data, in.config.batch_finder.options, in.stop);
+}
+
 void search_batch_size(const FinderInputs& in) {
   prepare_memory(in.config);
-  const auto found = find_batch_size(in.trainer, in.model, *in.data, in.config.batch_finder.options, in.stop);
+  const auto found = found_batch_size(in);
   if (in.stop.stop_requested()) return;
   in.config.take_batch_size(found.batch_size);
   in.data = in.config.make_data();
