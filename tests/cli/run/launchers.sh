@@ -51,18 +51,7 @@ SH
 chmod 755 "$folder/apart.sh"
 inner_open_mpi=("$folder/apart.sh" "${open_mpi[@]}")
 
-cat >"$folder/small.toml" <<TOML
-[model]
-name = "small_cnn"
-channels = [4, 4]
-hidden = 16
-[data]
-name = "digits"
-batch_size = 32
-[optimizer]
-name = "adamw"
-[trainer]
-num_sanity_val_steps = 0
+cat "$(dirname "$0")/small.toml" - >"$folder/small.toml" <<TOML
 max_epochs = 1
 [distributed]
 timeout_s = 20

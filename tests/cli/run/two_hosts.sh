@@ -47,18 +47,7 @@ for i in 0 1; do
 done
 ip netns exec "${hosts[0]}" true 2>"$folder/ip.txt" || skip "nothing runs in a namespace: $(cat "$folder/ip.txt")"
 
-cat >"$folder/small.toml" <<TOML
-[model]
-name = "small_cnn"
-channels = [4, 4]
-hidden = 16
-[data]
-name = "digits"
-batch_size = 32
-[optimizer]
-name = "adamw"
-[trainer]
-num_sanity_val_steps = 0
+cat "$(dirname "$0")/small.toml" - >"$folder/small.toml" <<TOML
 [distributed]
 timeout_s = $timeout_s
 TOML
