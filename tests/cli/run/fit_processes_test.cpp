@@ -314,7 +314,8 @@ TEST_F(FitProcesses, EndAsDocumentedWheneverASignalComes) {
       SCOPED_TRACE(std::to_string(signal) + " after " + std::to_string(delay_ms) + " ms");
       const std::filesystem::path dir = scratch_ / (std::to_string(signal) + "-" + std::to_string(i));
       Process process(fit({"trainer.max_epochs=2", "--run.dir", dir.string()}), output());
-      std::this_thread::sleep_for(std::chrono::milliseconds(50 + delay_ms));
+      process.wait_until([&] { return survives_early_signals(process.id()); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
       process.send(signal);
       const int exit_code = process.wait();
       const bool is_stop = signal == SIGHUP || signal == SIGINT || signal == SIGTERM;

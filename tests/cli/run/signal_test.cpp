@@ -114,14 +114,6 @@ int num_moments() {
   return set == nullptr ? static_cast<int>(5 / kPlaceStride) + 1 : std::atoi(set);
 }
 
-// The loader sets these before it runs any other code of the program.
-bool ignores_early_signals(pid_t process) {
-  std::ifstream status("/proc/" + std::to_string(process) + "/status");
-  for (std::string name, value; status >> name && std::getline(status, value);)
-    if (name == "SigIgn:") return (std::stoull(value, nullptr, 16) >> (SIGUSR1 - 1) & 1) != 0;
-  return true;
-}
-
 class SignalFromExecToExit : public testing::TestWithParam<int> {
  protected:
   SignalFromExecToExit() {
@@ -145,7 +137,7 @@ class SignalFromExecToExit : public testing::TestWithParam<int> {
   // Sends the signal once; returns the exit code.
   int fit_with_signal(const std::string& runs, double fraction) const {
     Process process(fit(runs), output());
-    if (!is_stop()) process.wait_until([&] { return ignores_early_signals(process.id()); });
+    if (!is_stop()) process.wait_until([&] { return survives_early_signals(process.id()); });
     std::this_thread::sleep_for(fraction * duration_);
     process.send(GetParam());
     return process.wait();
