@@ -1,6 +1,7 @@
 #include "distributed/c10d_store.h"
 
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -107,6 +108,35 @@ std::string address_towards(const addrinfo& other) {
   return is_known ? text : "";
 }
 
+bool accepts(const addrinfo& address) {
+  constexpr int kPatience_ms = 500;
+  const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket < 0) return false;
+  ::connect(socket, address.ai_addr, address.ai_addrlen);
+  pollfd connected{.fd = socket, .events = POLLOUT, .revents = 0};
+  int error = 0;
+  socklen_t size = sizeof error;
+  const bool is_open = ::poll(&connected, 1, kPatience_ms) == 1 &&
+                       ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  ::close(socket);
+  return is_open;
+}
+
+// True if some process listens on the port of the store, which rank 0 then cannot use unless it is this one.
+bool is_port_taken(const LaunchEnvironment& place) {
+  if (!place.store_file.empty()) return false;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(place.master_address.c_str(), std::to_string(place.master_port).c_str(), &hints,
+                    &found) != 0)
+    return false;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
+  for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next)
+    if (accepts(*one)) return true;
+  return false;
+}
+
 }  // namespace
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -150,11 +180,13 @@ StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions
          .found = "port " + std::to_string(place.master_port) + " is in use (" + reason + ")",
          .wanted = "a free port for the store, and one process with rank 0",
          .remedy = "give each process a distinct rank, or set another MASTER_PORT"});
+  const bool is_taken = is_port_taken(place);
   throw DistributedError(
       {.place = text_of(place),
-       .found = "the store at " + name_of_store(place) + " does not answer (" + reason + ")",
+       .found = "the store at " + name_of_store(place) + " does not answer (" + reason + ")" +
+                (is_taken ? ", but a process listens on this port, which may be another program" : ""),
        .wanted = "an address that all ranks can reach, and a running rank 0",
-       .remedy = "check MASTER_ADDR and MASTER_PORT"});
+       .remedy = is_taken ? "set another MASTER_PORT" : "check MASTER_ADDR and MASTER_PORT"});
 }
 
 // The ranks of torchrun's agent are distinct, and programs that it runs one after the other find the entries

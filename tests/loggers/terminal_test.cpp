@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -46,6 +47,13 @@ TEST_F(Terminal, WantsColorUnlessTheEnvironmentDisablesIt) {
   ::setenv("NO_COLOR", "", 1);
   EXPECT_TRUE(wants_color(terminal_));
   ::setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(wants_color(terminal_));
+}
+
+// The standard output of Open MPI's processes, which ends in files.
+TEST_F(Terminal, WantsNoColorWithoutASize) {
+  const winsize size{};
+  ASSERT_EQ(::ioctl(terminal_, TIOCSWINSZ, &size), 0);
   EXPECT_FALSE(wants_color(terminal_));
 }
 
