@@ -161,16 +161,21 @@ std::optional<fs::path> newest_run(const fs::path& dir, const std::string& name)
   return newest_in(dir / name);
 }
 
-std::optional<fs::path> newest_run_with(const fs::path& runs, std::initializer_list<const char*> files) {
+std::optional<fs::path> newest_run_where(const fs::path& dir, const std::string& name,
+                                         const std::function<bool(const fs::path&)>& condition) {
+  const fs::path runs = dir / name;
   auto numbers = numbers_in(runs);
   std::ranges::sort(numbers, std::greater());
-  for (const std::int64_t number : numbers) {
-    const fs::path run = numbered(runs, number);
-    std::error_code ignored;
-    if (std::ranges::any_of(files, [&](const char* file) { return fs::exists(run / file, ignored); }))
-      return run;
-  }
+  for (const std::int64_t number : numbers)
+    if (fs::path run = numbered(runs, number); condition(run)) return run;
   return std::nullopt;
+}
+
+std::optional<fs::path> newest_run_with(const fs::path& runs, std::initializer_list<const char*> files) {
+  return newest_run_where(runs, "", [&](const fs::path& run) {
+    std::error_code ignored;
+    return std::ranges::any_of(files, [&](const char* file) { return fs::exists(run / file, ignored); });
+  });
 }
 
 RunFolder::RunFolder(const fs::path& dir, const std::string& name)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -22,6 +23,10 @@ struct RunClaim {
 // Returns the run with the largest number, if there is one.
 KINDLING_API std::optional<std::filesystem::path> newest_run(const std::filesystem::path& dir,
                                                              const std::string& name);
+// Returns the one with the largest number among those that meet a condition.
+KINDLING_API std::optional<std::filesystem::path> newest_run_where(
+    const std::filesystem::path& dir, const std::string& name,
+    const std::function<bool(const std::filesystem::path& run)>& condition);
 // Returns the directory with the largest number in `runs` that contains one of the files. A start that was
 // killed or refused may have left later directories without them.
 KINDLING_API std::optional<std::filesystem::path> newest_run_with(const std::filesystem::path& runs,

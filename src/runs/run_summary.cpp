@@ -153,6 +153,8 @@ std::string run_json(const RunSummary& summary, const RunStart& start) {
       {"libtorch", summary.libtorch_version},
       {"process", static_cast<std::int64_t>(getpid())},
   };
+  if (!summary.slurm_job.empty()) json["slurm_job"] = summary.slurm_job;
+  if (!summary.slurm_array_task.empty()) json["slurm_array_task"] = summary.slurm_array_task;
   if (const Json git = json_of(summary.git); !git.is_null()) json["git"] = git;
   if (const Json data = json_of(summary.data); !data.is_null()) json["data"] = data;
   if (!summary.reason.empty()) json["reason"] = summary.reason;

@@ -59,7 +59,9 @@ struct RunSummary {
   std::string fast_mkl{};                  // MKL's kernels, as fast_mkl_text()
   std::string float32_matmul_precision{};  // precision of float32 matmuls
   std::int64_t seed = 0;
-  GitCommit git{};  // of the project that has the config
+  std::string slurm_job{};         // of the latest start: "17", of a task of an array "17_3"; empty: none
+  std::string slurm_array_task{};  // of the latest start in an array: "3"
+  GitCommit git{};                 // of the project that has the config
   DataSummary data{};
   std::string best_name{};  // monitored value; empty: none
   double best_value = 0;

@@ -73,6 +73,10 @@ class KINDLING_API ModelCheckpoint : public Callback, private TrainingSaver {
   // custom training loops. Throws the error of a failed save, depending on on_error.
   void finish();
 
+  // Returns the seconds from the start of the latest finished save until its file was durable; 0: there is
+  // none, or another rank writes.
+  double last_save_s() const noexcept;
+
   // Return the latest valid checkpoint in the directory and the best one by the monitored value; empty: none
   // yet. Both read and check the files they name; best() is known from on_fit_start on. To resume if there is
   // a checkpoint, else start: fit(model, data, {.resume = checkpoint->last()}).

@@ -10,6 +10,7 @@
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/rank_threads.h"
+#include "cli/run/requeue.h"
 #include "cli/run/start_files.h"
 #include "cli/run/stop_on_signal.h"
 #include "kindling/base/log.h"
@@ -76,10 +77,18 @@ int fit_command(const CommandContext& words) {
   StopOnSignal signals;
   const bool is_to_run = !command.request.check && command.request.print_config.empty();
   const LaunchPlace place = is_to_run ? launch_environment() : std::nullopt;
-  const StartRequest start = request_of_start(place, command.request);
+  StartRequest start = request_of_start(place, command.request);
   const CommandContext context{start.request, command.registry, command.argc, command.argv};
-  const LoadedConfig loaded = load_config(context.request, context.registry);
+  LoadedConfig loaded = load_config(context.request, context.registry);
   if (loaded.is_query) return command.request.print_config.empty() ? check_command(context, loaded) : 0;
+  const std::optional<SlurmJob> job = slurm_job();
+  require_requeue(*loaded.config, job);
+  if (is_to_requeue(*loaded.config)) signals.stop_on_usr1();
+  if (const auto run = run_of_earlier_life(*loaded.config, job, command_line_of(command));
+      !run.empty() && launched_run(place).empty()) {
+    start = request_to_continue(run, command.request);
+    loaded = load_config(context.request, context.registry);
+  }
   RunConfig& config = *loaded.config;
   require_num_processes(place, config);
   const std::int64_t number = num_processes(place, config);
@@ -104,7 +113,7 @@ int fit_command(const CommandContext& words) {
   const LauncherWatch watch(place, signals);
   const Group group = place ? join_ranks(*place, config.distributed) : nullptr;
   try {
-    return fit_in_group({context, loaded, place, group, std::move(plan), signals});
+    return fit_in_group({context, loaded, place, job, group, std::move(plan), signals});
   } catch (const std::exception& error) {
     if (group) group->leave(error.what());
     throw;

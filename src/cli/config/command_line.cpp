@@ -462,6 +462,10 @@ std::string shell_word(const std::string& word) {
   return text + "'";
 }
 
+std::string command_line_of(const CommandContext& command) {
+  return joined(std::span(command.argv, static_cast<std::size_t>(command.argc)), " ", shell_word);
+}
+
 std::string unquoted(const std::string& value) {
   const bool is_quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
   return is_quoted ? value.substr(1, value.size() - 2) : value;

@@ -140,6 +140,8 @@ ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& regi
 
 // Returns a word quoted for a shell.
 std::string shell_word(const std::string& word);
+// Returns all words of a command for a shell.
+std::string command_line_of(const CommandContext& command);
 
 // Returns a value of ConfigTables::values() as people write it outside of TOML: mlp for "mlp".
 std::string unquoted(const std::string& value);

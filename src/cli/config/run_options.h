@@ -124,6 +124,7 @@ struct RunFolderOptions {
 struct ProcessOptions {
   std::string fast_mkl = "auto";
   bool flush_denormal = true;
+  std::string on_usr1 = "save";
 
   static constexpr auto fields = kindling::fields(
       kindling::field("fast_mkl", &ProcessOptions::fast_mkl,
@@ -132,7 +133,11 @@ struct ProcessOptions {
       kindling::field(
           "flush_denormal", &ProcessOptions::flush_denormal,
           {.doc = "treat denormal numbers, below about 1e-38, as 0 on the CPU, which is slow with "
-                  "them"}));
+                  "them"}),
+      kindling::field(
+          "on_usr1", &ProcessOptions::on_usr1,
+          {.doc = "what SIGUSR1 does; requeue: save, stop, and let SLURM start the job again, which resumes",
+           .choices = "save|requeue"}));
 };
 
 }  // namespace kindling

@@ -117,17 +117,18 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
 int launch_fit(const CommandContext& context, std::int64_t num_processes, const ConfigTables& config) {
   // A restart would not help: errors in the config or data remain, a diverged run diverges again, and a run
   // stopped by a signal was meant to stop, even if the signal reached only one rank.
-  const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode,
-                                          128 + SIGHUP,     128 + SIGINT,   128 + SIGTERM};
+  const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode, 128 + SIGHUP,
+                                          128 + SIGINT,     128 + SIGTERM,  128 + SIGUSR1};
   block_stop_signals();
-  const int exit_code = run_local_processes({.command = {context.argv, context.argv + context.argc},
-                                             .program = "/proc/self/exe",
-                                             .num_processes = num_processes,
-                                             .grace_s = 1.5,
-                                             .end_timeout_s = std::min(config.distributed.timeout_s, 1e9),
-                                             .max_restarts = config.restarts.max_restarts,
-                                             .final_exit_codes = final_exit_codes,
-                                             .completed_exit_codes = {kOutputLostInRankCode}});
+  const int exit_code =
+      run_local_processes({.command = {context.argv, context.argv + context.argc},
+                           .program = "/proc/self/exe",
+                           .num_processes = num_processes,
+                           .grace_s = 1.5,
+                           .end_timeout_s = std::min(config.distributed.timeout_s, 1e9),
+                           .max_restarts = config.restarts.max_restarts,
+                           .final_exit_codes = final_exit_codes,
+                           .completed_exit_codes = {kRequeueRefusedCode, kOutputLostInRankCode}});
   return exit_code == kOutputLostInRankCode ? kFailureCode : exit_code;
 }
 
@@ -184,8 +185,11 @@ void remember_run(const LaunchPlace& place, const fs::path& run) {
 }
 
 StartRequest request_of_start(const LaunchPlace& place, const Request& requested) {
+  return request_to_continue(place && place->restart_count > 0 ? launched_run(place) : fs::path{}, requested);
+}
+
+StartRequest request_to_continue(const fs::path& run, const Request& requested) {
   StartRequest start{.request = requested};
-  const fs::path run = place && place->restart_count > 0 ? launched_run(place) : fs::path{};
   if (run.empty()) return start;
   if (has_checkpoints(run)) {
     start.request.configs.clear();

@@ -85,6 +85,8 @@ struct StartRequest {
   std::filesystem::path restarts_in{};  // empty: no restart
 };
 StartRequest request_of_start(const LaunchPlace& place, const Request& requested);
+// Returns the request to continue a run; of an empty path, the request itself.
+StartRequest request_to_continue(const std::filesystem::path& run, const Request& requested);
 
 // "restart 2: process 1 of 2 was ended by signal 9 (Killed)"; empty for a first start.
 std::string restart_text(const LaunchPlace& place);

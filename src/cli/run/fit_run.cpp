@@ -8,10 +8,8 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
-#include <span>
 #include <utility>
 
-#include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
 #include "cli/config/exit_codes.h"
 #include "cli/run/data_summary.h"
@@ -19,6 +17,7 @@
 #include "cli/run/fit_doubts.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
+#include "cli/run/requeue.h"
 #include "cli/run/run_keeper.h"
 #include "cli/run/run_log.h"
 #include "cli/run/screen.h"
@@ -155,10 +154,13 @@ class FitRun {
     for (const std::string& warning : in_.warnings) log_warning(warning);
     for (const std::string& line : report_lines(in_.start, /*max_names=*/1000))
       log_info("model.init_weights: " + line);
-    const std::span words(in_.context.argv, static_cast<std::size_t>(in_.context.argc));
-    folder_.append_command(joined(words, " ", shell_word));
+    folder_.append_command(command_line_of(in_.context));
     if (in_.group) summary_.num_processes = in_.group->size();
     summary_.seed = config_.run.seed;
+    if (in_.job) summary_.slurm_job = in_.job->id;
+    summary_.slurm_array_task = in_.job && !in_.job->array_task.empty() ? in_.job->array_task
+                                : in_.plan.run.empty()                  ? ""
+                                                       : run_text(in_.plan.run, "slurm_array_task");
     if (is_first(in_.group)) summary_.git = git_commit_of_project(config_of(in_.context.request, folder_));
     summary_.fast_mkl = chosen_mkl_kernels();
     summary_.float32_matmul_precision =
@@ -245,7 +247,7 @@ class FitRun {
   }
 
   int train() {
-    if (in_.plan.run.empty() && !search()) return finish(in_.signals.exit_code());
+    if (in_.plan.run.empty() && !search()) return finish_stopped(in_.signals.exit_code());
     Trainer trainer(trainer_options());
     summary_.device = trainer.device().str();
     if (num_gpus() < trainer.options().num_gpus) summary_.device_note = gpu_unavailable_reason();
@@ -259,6 +261,8 @@ class FitRun {
         summary_.data = std::move(data);
         write_summary();
       });
+    if (is_to_requeue(config_) && is_first(in_.group))
+      if (const auto limit_s = kill_wait_s()) keeper_->watch_saves(checkpoint_, *limit_s);
     if (is_first(in_.group)) remove_validation_report(folder_.path());  // of an earlier end of the run
     FitOptions options;
     if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
@@ -290,10 +294,10 @@ class FitRun {
     folder_.make_durable();
     folder_.commit_summary();  // last: a run that is finished has all of its files
     // A signal may have reached only one rank. No rank exits before rank 0 has written everything.
-    const int signal_code = work.largest(in_.signals.exit_code());
+    const int signal_code = code_of_vote(work.largest(vote_of(in_.signals.exit_code())));
     if (result.status == FitStatus::diverged) return finish(kDivergedCode);
     if (result.reason == FitReason::time) print_resume_command();
-    return finish(result.reason == FitReason::requested ? signal_code : 0);
+    return result.reason == FitReason::requested ? finish_stopped(signal_code) : finish(0);
   }
 
   // Runs the searches that the config requests before a new run. Returns false if a signal has ended them.
@@ -436,11 +440,24 @@ class FitRun {
   }
 
   // Called when everything is durable. `exit_code` is that of the fit; later signals do not change it.
-  int finish(int exit_code) {
-    if (exit_code > 128) print_resume_command();
+  int finish(int exit_code, bool is_requeued = false) {
+    if (exit_code > 128 && !is_requeued) print_resume_command();
     report_lost_output();
     in_.signals.finish(exit_code);
     return exit_code;
+  }
+
+  // Of a run that was stopped and saved; called by all ranks.
+  int finish_stopped(int exit_code) {
+    RequeueResult result = RequeueResult::not_wanted;
+    if (is_to_requeue(config_)) {
+      if (is_first(in_.group)) result = requeue(*in_.job, exit_code);
+      result = static_cast<RequeueResult>(largest(in_.group, static_cast<int>(result)));
+    }
+    if (result != RequeueResult::refused) return finish(exit_code, result == RequeueResult::requeued);
+    if (is_first(in_.group))
+      std::cout << "submit with   " << line_to_submit(in_.place, folder_.path()) << "\n";
+    return finish(kRequeueRefusedCode);
   }
 
   void print_resume_command() const {

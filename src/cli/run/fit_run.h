@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "cli/run/resume_plan.h"
 #include "cli/run/start_files.h"
 #include "cli/run/stop_on_signal.h"
+#include "launch/slurm_job.h"
 
 namespace kindling {
 
@@ -22,6 +24,7 @@ struct FitInputs {
   const CommandContext& context;
   const LoadedConfig& loaded;
   std::optional<LaunchEnvironment> place;  // empty: a single process
+  std::optional<SlurmJob> job;             // empty: outside SLURM
   Group group;
   ResumePlan plan;
   StopOnSignal& signals;

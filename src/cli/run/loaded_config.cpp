@@ -18,7 +18,6 @@
 #include "kindling/config/reader.h"
 #include "kindling/data/table_data.h"
 #include "kindling/formats/table_schema.h"
-#include "runs/run_folder.h"
 
 namespace kindling {
 namespace {
@@ -71,7 +70,7 @@ void add_choices_of_run(ConfigReader& reader, const Registry& registry, const st
   const std::string resume = reader.read_name("checkpoint.resume").value_or("");
   if (resume != "last" && resume != "best") return;
   const std::string name = reader.read_name("name").value_or(default_name);
-  const auto run = newest_run(reader.read_name("run.dir").value_or(RunFolderOptions().dir), name);
+  const auto run = last_run(reader.read_name("run.dir").value_or(RunFolderOptions().dir), name);
   if (!run || !std::filesystem::exists(*run / "config.toml")) return;
   former.values = RunConfig(ConfigDocument::load(*run / "config.toml"), registry, name).values();
 } catch (const Error&) {

@@ -11,6 +11,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/formats/safetensors.h"
+#include "launch/slurm_job.h"
 #include "runs/run_folder.h"
 
 namespace kindling {
@@ -101,6 +102,12 @@ std::optional<fs::path> requested_path(const Request& request, const RunConfig& 
   return requested == "last" || requested == "best" ? std::nullopt : std::optional<fs::path>(requested);
 }
 
+// " of task 3 of the array"; empty outside arrays.
+std::string of_array_task() {
+  const auto job = slurm_job();
+  return job && !job->array_task.empty() ? " of task " + job->array_task + " of the array" : "";
+}
+
 // The run and checkpoint to resume; the run is empty for a new run.
 ResumePlan requested_plan(const Request& request, const RunConfig& config) {
   const std::string& requested = config.resume.resume;
@@ -109,10 +116,10 @@ ResumePlan requested_plan(const Request& request, const RunConfig& config) {
     if (path.empty()) return {};
     return {.run = run_of(path), .checkpoint = checkpoint_at(fs::absolute(path).lexically_normal())};
   }
-  const auto run = newest_run(config.folder.dir, config.run.name);
+  const auto run = last_run(config.folder.dir, config.run.name);
   if (!run || !has_checkpoints(*run))
     return {.note = "nothing to resume in " + (fs::path(config.folder.dir) / config.run.name).string() +
-                    "; starting a new run"};
+                    of_array_task() + "; starting a new run"};
   return {.run = *run, .checkpoint = requested == "last" ? newest_of(*run) : best_of(*run, config)};
 }
 
@@ -190,10 +197,17 @@ fs::path run_of(const fs::path& path) {
        .remedy = "for example runs/digits/0001"});
 }
 
+std::optional<fs::path> last_run(const fs::path& dir, const std::string& name) {
+  const auto job = slurm_job();
+  if (!job || job->array_task.empty()) return newest_run(dir, name);
+  return newest_run_where(
+      dir, name, [&](const fs::path& run) { return run_text(run, "slurm_array_task") == job->array_task; });
+}
+
 void require_unused_run(const Request& request, const RunConfig& config) {
   const auto path = requested_path(request, config);
   if (path && path->empty()) return;  // a new run
-  const auto run = path ? std::optional(run_of(*path)) : newest_run(config.folder.dir, config.run.name);
+  const auto run = path ? std::optional(run_of(*path)) : last_run(config.folder.dir, config.run.name);
   if (!path && run && !has_checkpoints(*run)) return;   // a new run, too
   if (run && is_folder_locked(*run)) FolderLock{*run};  // throws with the process that has it
 }

@@ -27,6 +27,10 @@ std::filesystem::path run_of(const std::filesystem::path& path);
 std::filesystem::path checkpoints_of(const std::filesystem::path& run);
 bool has_checkpoints(const std::filesystem::path& run);  // intact or not
 
+// Returns the newest run of a name, which checkpoint.resume = "last" and "best" mean. In a task of an array
+// of SLURM, that of this task: other tasks of the array train at the same time.
+std::optional<std::filesystem::path> last_run(const std::filesystem::path& dir, const std::string& name);
+
 // Throws Error if a process uses the run that --resume or else checkpoint.resume names: its checkpoints
 // change while they would be read. The lock is not kept; the fit takes it and plans again.
 void require_unused_run(const Request& request, const RunConfig& config);

@@ -19,7 +19,7 @@ constexpr int kNotFinished = -1;
 std::list<StopToken> tokens;  // a handler may still use an earlier one
 std::atomic<const StopToken*> current_token = nullptr;
 std::shared_ptr<ModelCheckpoint> current_checkpoint;
-std::atomic<bool> is_watching = false;
+std::atomic<bool> is_watching = false, stops_on_usr1 = false, has_seen_usr1 = false;
 std::atomic<int> received = 0, finished_code = kNotFinished;
 StopSignals stop_signals;
 
@@ -42,8 +42,21 @@ extern "C" void handle_stop(int signal, siginfo_t* info, void*) {
   if (const StopToken* token = current_token) token->request_stop();
 }
 
-extern "C" void handle_save(int) {
-  if (is_watching) current_checkpoint->request_save();
+// A later stop signal takes its place.
+void stop_because_of_usr1() {
+  if (finished_code != kNotFinished) return;
+  int none = 0;
+  received.compare_exchange_strong(none, SIGUSR1);
+  if (const StopToken* token = current_token) token->request_stop();
+}
+
+extern "C" void handle_usr1(int) {
+  has_seen_usr1 = true;
+  if (stops_on_usr1) {
+    stop_because_of_usr1();
+  } else if (is_watching) {
+    current_checkpoint->request_save();
+  }
 }
 
 void set_action(int signal, struct sigaction action) {
@@ -70,8 +83,9 @@ void stop_on(int signal) {
 StopOnSignal::StopOnSignal() {
   received = 0;
   finished_code = kNotFinished;
+  stops_on_usr1 = has_seen_usr1 = false;
   former_actions.clear();
-  set_handler(SIGUSR1, handle_save);
+  set_handler(SIGUSR1, handle_usr1);
   set_handler(SIGPIPE, SIG_IGN);
   set_handler(SIGXFSZ, SIG_IGN);
 }
@@ -83,6 +97,11 @@ void StopOnSignal::defer_stops() {
   stop_on(SIGINT);
   stop_on(SIGTERM);
   if (!is_ignored(SIGHUP)) stop_on(SIGHUP);
+}
+
+void StopOnSignal::stop_on_usr1() {
+  stops_on_usr1 = true;
+  if (has_seen_usr1) stop_because_of_usr1();
 }
 
 void StopOnSignal::watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint) {

@@ -22,6 +22,9 @@ class StopOnSignal {
   // running.
   void defer_stops();
 
+  // SIGUSR1 stops the training too, instead of saving: also one that came since this was made.
+  void stop_on_usr1();
+
   // From here on SIGINT, SIGTERM and SIGHUP request a stop, and SIGUSR1 requests a checkpoint. A stop that
   // was requested before reaches this token, too. A second call redirects the stop to another training; the
   // checkpoint stays the same.
@@ -31,7 +34,7 @@ class StopOnSignal {
   // the process hang, a signal that would end it at once does so with `exit_code`.
   void finish(int exit_code);
 
-  // The signal that requested a stop, 0 for none.
+  // The signal that requested a stop, 0 for none. SIGUSR1 only if no other one came.
   int signal() const noexcept;
   // Of a program that ends because of it, as shells count; 0 without one.
   int exit_code() const noexcept { return signal() == 0 ? 0 : 128 + signal(); }

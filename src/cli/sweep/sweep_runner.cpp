@@ -33,8 +33,9 @@ std::vector<std::string> command_of(const SweepPlan& plan, const SweepRun& run,
   for (const SweepConfigFile& config : plan.configs) words.insert(words.end(), {"-c", config.path.string()});
   words.insert(words.end(), plan.overrides.begin(), plan.overrides.end());
   for (std::size_t k = 0; k < plan.keys.size(); ++k) words.push_back(plan.keys[k] + "=" + run.values[k]);
-  words.insert(words.end(), {"run.dir=" + options.folder.string(), "name=" + run.name,
-                             "checkpoint.resume=last", "--progress", "none", "--color", "never"});
+  words.insert(words.end(),
+               {"run.dir=" + options.folder.string(), "name=" + run.name, "checkpoint.resume=last",
+                "run.on_usr1=save", "--progress", "none", "--color", "never"});
   return words;
 }
 
@@ -111,6 +112,7 @@ class Sweep {
     wait_for_former_process(results_.folder_of(run));
     ChildStart child{.program = "/proc/self/exe", .command = command_of(plan_, plan_.runs[run], options_)};
     child.has_input_and_output = false;
+    child.variables["SLURM_ARRAY_TASK_ID"] = "";  // its name finds the run, from any task of an array
     child.output = results_.output_of(run);
     if (options_.jobs > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
       const std::int64_t threads =

@@ -127,7 +127,8 @@ class ModelCheckpoint::Impl {
   const ModelCheckpointOptions options;
   std::map<std::string, std::string> metadata{};  // of the program
   std::atomic<bool> requested = false;
-  bool has_failed = false;  // the fit
+  std::atomic<double> last_save_s = 0;  // set by the thread that writes
+  bool has_failed = false;              // the fit
 
  private:
   void write(Trainer& trainer, const Progress& at, const Record* record) {
@@ -152,9 +153,10 @@ class ModelCheckpoint::Impl {
     if (!folder_) return;  // rank 0 writes
     folder_->renew_lock();
     const std::filesystem::path file = folder_->file_of(at.global_step);
-    const auto write_and_prune = [file, &folder = *folder_, run_id = run_id_](const StateDict& of) {
+    const auto write_and_prune = [this, file, begin = latest_time_, run_id = run_id_](const StateDict& of) {
       save_checkpoint(of, file);
-      folder.prune(run_id);
+      last_save_s = std::chrono::duration<double>(SaveClock::now() - begin).count();
+      folder_->prune(run_id);
     };
     if (thread_) {
       copy_.take(state);
@@ -241,6 +243,8 @@ ModelCheckpoint::ModelCheckpoint(ModelCheckpointOptions options)
 ModelCheckpoint::~ModelCheckpoint() = default;
 
 void ModelCheckpoint::request_save() noexcept { impl_->requested.store(true, std::memory_order_relaxed); }
+
+double ModelCheckpoint::last_save_s() const noexcept { return impl_->last_save_s; }
 
 bool ModelCheckpoint::save_requested() { return impl_->save_requested(); }
 void ModelCheckpoint::on_save_request() noexcept { impl_->on_save_request(); }

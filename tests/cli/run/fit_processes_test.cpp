@@ -19,12 +19,12 @@ namespace kindling {
 namespace {
 
 using Words = std::vector<std::string>;
-using Variables = std::map<std::string, std::string>;
+using VariableMap = std::map<std::string, std::string>;
 
 // Environment variables of this process and of those that it starts meanwhile.
 class SetVariables {
  public:
-  explicit SetVariables(Variables variables) : variables_(std::move(variables)) {
+  explicit SetVariables(VariableMap variables) : variables_(std::move(variables)) {
     for (const auto& [name, value] : variables_) ::setenv(name.c_str(), value.c_str(), 1);
   }
   ~SetVariables() {
@@ -32,7 +32,7 @@ class SetVariables {
   }
 
  private:
-  Variables variables_;
+  VariableMap variables_;
 };
 
 // A free port, which the system does not assign again soon.
@@ -198,7 +198,7 @@ TEST_P(FitLaunched, ByOtherLaunchers) {
   for (const char* rank : {"0", "1"}) {
     const SetVariables variables(
         {{"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
-    const SetVariables more(GetParam() ? Variables{{"LOCAL_RANK", rank}} : Variables{});
+    const SetVariables more(GetParam() ? VariableMap{{"LOCAL_RANK", rank}} : VariableMap{});
     processes.push_back(std::make_unique<Process>(words, scratch_ / ("output" + std::string(rank))));
   }
   EXPECT_EQ(processes[0]->wait(), 0) << text_of(scratch_ / "output0");
@@ -244,7 +244,7 @@ TEST_F(FitProcesses, RefuseConfigsThatDiffer) {
 }
 
 TEST_F(FitProcesses, ReportConfigErrorsOnceBeforeTheRun) {
-  const auto expect_refusal = [&](const Variables& set, const Words& more, const std::string& text) {
+  const auto expect_refusal = [&](const VariableMap& set, const Words& more, const std::string& text) {
     const SetVariables variables(set);
     EXPECT_EQ(run_process(fit(more), output()), 2);
     EXPECT_EQ(count_of(said(), text), 1u) << text << "\n" << said();

@@ -49,6 +49,23 @@ TEST(StopOnSignal, SaveRequestsDoNotStopAndAreHarmlessBeforeAFit) {
   EXPECT_EQ(stop.signal(), 0);
 }
 
+// SIGUSR1 stops also if it came before the fit has read its config. Another signal takes its place.
+TEST(StopOnSignal, StopsAtUsr1IfRequested) {
+  for (const bool comes_before : {true, false}) {
+    const StopToken token;
+    StopOnSignal stop;
+    if (comes_before) std::raise(SIGUSR1);
+    stop.stop_on_usr1();
+    stop.watch(token, std::make_shared<ModelCheckpoint>());
+    if (!comes_before) std::raise(SIGUSR1);
+    EXPECT_TRUE(token.stop_requested());
+    EXPECT_EQ(stop.exit_code(), 138);
+    std::raise(SIGTERM);
+    std::raise(SIGUSR1);
+    EXPECT_EQ(stop.exit_code(), 143);
+  }
+}
+
 TEST(StopOnSignal, StopsTheNextTrainingToo) {
   const std::vector<int> signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ};
   std::vector<sighandler_t> before;  // a fit that has finished in this process leaves its handlers
