@@ -14,6 +14,14 @@ void silu(OnnxCall& call) {
   call.set_result(call.add("Mul", {x, call.add("Sigmoid", {x})}));
 }
 
+// onnxruntime's Relu takes no integers of 64 bits.
+void relu(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string x = self_of(call);
+  call.set_result(at::isFloatingType(type) ? call.add("Relu", {x})
+                                           : call.add("Max", {x, call.scalar(0, type)}));
+}
+
 void gelu(OnnxCall& call) {
   call.set_result(call.add("Gelu", {self_of(call)}, {{"approximate", call.text("approximate")}}));
 }
@@ -91,7 +99,7 @@ void hardshrink(OnnxCall& call) {
 
 void glu(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
-  const auto halves = call.graph().add_all("Split", {self_of(call)}, {{"axis", dim}, {"num_outputs", 2}}, 2);
+  const auto halves = call.add_all("Split", {self_of(call)}, {{"axis", dim}, {"num_outputs", 2}}, 2);
   call.set_result(call.add("Mul", {halves[0], call.add("Sigmoid", {halves[1]})}));
 }
 
@@ -100,6 +108,7 @@ void glu(OnnxCall& call) {
 OnnxMappings onnx_activations() {
   return {{"relu6", &relu6},
           {"silu", &silu},
+          {"relu", &relu},
           {"gelu", &gelu},
           {"elu", &elu},
           {"prelu", &prelu},

@@ -80,10 +80,13 @@ class OnnxCall {
 
   // --- nodes ---
   OnnxGraph& graph() noexcept { return graph_; }
+  // These refuse nodes of float64 for which onnxruntime has no kernel.
   std::string add(const std::string& type, const std::vector<std::string>& inputs,
                   const std::vector<OnnxAttribute>& attributes = {}) {
-    return graph_.add(type, inputs, attributes);
+    return add_all(type, inputs, attributes, 1)[0];
   }
+  std::vector<std::string> add_all(const std::string& type, const std::vector<std::string>& inputs,
+                                   const std::vector<OnnxAttribute>& attributes, std::size_t num_outputs);
   std::string scalar(const c10::Scalar& value, at::ScalarType type);
   std::string int64s(const std::vector<std::int64_t>& numbers);
   std::string cast(const std::string& value, at::ScalarType from, at::ScalarType to);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "interop/onnx/onnx_call.h"
@@ -17,6 +19,35 @@ const std::string* name_of_result(const ProgramNode& node, std::size_t number) {
   const auto* name = std::get_if<TensorName>(&node.outputs[number].value);
   return name == nullptr ? nullptr : &name->name;
 }
+
+// ONNX operators that onnxruntime computes for float32 but not for float64.
+const std::set<std::string> kWithoutFloat64{"Acos",
+                                            "Asin",
+                                            "Atan",
+                                            "AveragePool",
+                                            "Celu",
+                                            "Conv",
+                                            "ConvTranspose",
+                                            "Cosh",
+                                            "Elu",
+                                            "Erf",
+                                            "GRU",
+                                            "Gelu",
+                                            "GlobalAveragePool",
+                                            "GlobalMaxPool",
+                                            "HardSigmoid",
+                                            "HardSwish",
+                                            "InstanceNormalization",
+                                            "LSTM",
+                                            "LeakyRelu",
+                                            "Mish",
+                                            "PRelu",
+                                            "RNN",
+                                            "Resize",
+                                            "Selu",
+                                            "Sinh",
+                                            "Softplus",
+                                            "Tan"};
 
 }  // namespace
 
@@ -39,6 +70,15 @@ bool OnnxCall::is_complex_result(std::size_t number) const {
 bool OnnxCall::is_result_used(std::size_t number) const {
   const std::string* const name = name_of_result(node_, number);
   return name != nullptr && values_.is_used(*name);
+}
+
+std::vector<std::string> OnnxCall::add_all(const std::string& type, const std::vector<std::string>& inputs,
+                                           const std::vector<OnnxAttribute>& attributes,
+                                           std::size_t num_outputs) {
+  if (kWithoutFloat64.contains(type) && result_type() == at::kDouble)
+    refuse("onnxruntime has no kernel of " + type + " for float64", "float32",
+           "convert the model with model.float() before torch.export");
+  return graph_.add_all(type, inputs, attributes, num_outputs);
 }
 
 void OnnxCall::set_result(const std::string& value, std::size_t number) {

@@ -23,41 +23,22 @@ void gather(OnnxCall& call) {
                            {{"axis", call.dim("dim", call.rank("self"))}}));
 }
 
-struct Indices {
-  std::vector<std::string> names;  // of the program's tensors
-  std::vector<std::int64_t> dims;  // that they index
-};
-
-Indices indices_of(const OnnxCall& call) {
-  const auto* list = std::get_if<ProgramList>(&call.argument("indices").value);
-  if (list == nullptr) call.refuse("its indices are not a list");
-  Indices found;
-  for (std::size_t i = 0; i < list->items.size(); ++i)
-    if (const auto* name = std::get_if<TensorName>(&list->items[i].value)) {
-      const ProgramType type = call.value_meta(name->name).type;
-      if (type == ProgramType::boolean || type == ProgramType::uint8)
-        call.refuse("it indexes with a mask, so its size depends on values", "",
-                    "use torch.where or masked_fill, which keep the size");
-      found.names.push_back(name->name);
-      found.dims.push_back(static_cast<std::int64_t>(i));
-    }
-  return found;
-}
-
-// x[:, index], or several indices for adjacent dimensions: x[rows, columns], x[:, rows, columns].
+// x[:, index], or several indices: x[rows, columns], x[:, rows, columns], x[rows, :, columns].
 void index(OnnxCall& call) {
-  const Indices found = indices_of(call);
+  const OnnxIndices found = indices_of(call);
+  for (const std::string& name : found.names)
+    if (is_mask(call, name))
+      call.refuse("it indexes with a mask, so its size depends on values", "",
+                  "use torch.where or masked_fill, which keep the size");
   if (found.names.size() == 1)
     return call.set_result(call.add("Gather",
                                     {call.tensor("self"), call.typed_value(found.names[0], at::kLong)},
                                     {{"axis", found.dims[0]}}));
-  const auto count = static_cast<std::int64_t>(found.dims.size());
-  if (found.names.empty() || found.dims.back() + 1 != found.dims[0] + count)
-    call.refuse("it has several indices, and they are not for adjacent dimensions");
-  const std::int64_t rank = call.rank("self"), of_indices = rank_of_indices(call, found.names);
-  const std::string first = moved_dims(call, call.tensor("self"), rank, found.dims[0], count, 0),
+  const std::int64_t rank = call.rank("self"),
+                     of_result = rank - static_cast<std::int64_t>(found.dims.size()) + found.rank;
+  const std::string first = with_dims_first(call, call.tensor("self"), rank, found.dims),
                     rows = call.add("GatherND", {first, stacked_indices(call, found.names)});
-  call.set_result(moved_dims(call, rows, rank - count + of_indices, 0, of_indices, found.dims[0]));
+  call.set_result(with_dims_back(call, rows, of_result, found.result_dims()));
 }
 
 void one_hot(OnnxCall& call) {
@@ -86,18 +67,18 @@ void cumulative_product(OnnxCall& call) {
                 std::to_string(kMost));
   if (size.number < 2) return call.set_result(call.operand("self", type));
   std::vector<std::string> parts =
-      call.graph().add_all("Split", {call.operand("self", in)}, {{"axis", dim}, {"num_outputs", size.number}},
-                           static_cast<std::size_t>(size.number));
+      call.add_all("Split", {call.operand("self", in)}, {{"axis", dim}, {"num_outputs", size.number}},
+                   static_cast<std::size_t>(size.number));
   for (std::size_t i = 1; i < parts.size(); ++i) parts[i] = call.add("Mul", {parts[i - 1], parts[i]});
   call.set_result(call.cast(call.add("Concat", parts, {{"axis", dim}}), in, type));
 }
 
 void top_k(OnnxCall& call) {
-  const auto found = call.graph().add_all("TopK", {call.tensor("self"), call.vector_of({call.number("k")})},
-                                          {{"axis", call.dim("dim", call.rank("self"))},
-                                           {"largest", call.flag("largest") ? 1 : 0},
-                                           {"sorted", call.flag("sorted") ? 1 : 0}},
-                                          2);
+  const auto found = call.add_all("TopK", {call.tensor("self"), call.vector_of({call.number("k")})},
+                                  {{"axis", call.dim("dim", call.rank("self"))},
+                                   {"largest", call.flag("largest") ? 1 : 0},
+                                   {"sorted", call.flag("sorted") ? 1 : 0}},
+                                  2);
   call.set_result(found[0], 0);
   call.set_result(found[1], 1);
 }
@@ -116,6 +97,14 @@ OnnxMapping triangle(bool is_upper) {
   };
 }
 
+// Returns `dims` and then the other dimensions.
+std::vector<std::int64_t> dims_in_order(std::int64_t rank, const std::vector<std::int64_t>& dims) {
+  std::vector<std::int64_t> order = dims;
+  for (std::int64_t dim = 0; dim < rank; ++dim)
+    if (std::ranges::find(dims, dim) == dims.end()) order.push_back(dim);
+  return order;
+}
+
 }  // namespace
 
 std::string stacked_indices(OnnxCall& call, const std::vector<std::string>& names) {
@@ -132,20 +121,45 @@ std::string stacked_indices(OnnxCall& call, const std::vector<std::string>& name
   return call.add("Concat", columns, {{"axis", -1}});
 }
 
-std::string moved_dims(OnnxCall& call, const std::string& value, std::int64_t rank, std::int64_t from,
-                       std::int64_t count, std::int64_t to) {
-  if (from == to || count == 0) return value;
-  std::vector<std::int64_t> order;
-  for (std::int64_t dim = 0; dim < rank; ++dim)
-    if (dim < from || dim >= from + count) order.push_back(dim);
-  for (std::int64_t i = 0; i < count; ++i) order.insert(order.begin() + to + i, from + i);
-  return call.permuted(value, order);
+OnnxIndices indices_of(const OnnxCall& call) {
+  const auto* list = std::get_if<ProgramList>(&call.argument("indices").value);
+  if (list == nullptr) call.refuse("its indices are not a list");
+  OnnxIndices found;
+  for (std::size_t i = 0; i < list->items.size(); ++i)
+    if (const auto* name = std::get_if<TensorName>(&list->items[i].value)) {
+      found.names.push_back(name->name);
+      found.dims.push_back(static_cast<std::int64_t>(i));
+      found.rank = std::max(found.rank, static_cast<std::int64_t>(call.value_meta(name->name).sizes.size()));
+    }
+  if (found.names.empty()) call.refuse("it has no indices");
+  return found;
 }
 
-std::int64_t rank_of_indices(const OnnxCall& call, const std::vector<std::string>& names) {
-  std::size_t rank = 0;
-  for (const std::string& name : names) rank = std::max(rank, call.value_meta(name).sizes.size());
-  return static_cast<std::int64_t>(rank);
+std::vector<std::int64_t> OnnxIndices::result_dims() const {
+  const bool are_adjacent = dims.back() - dims[0] + 1 == static_cast<std::int64_t>(dims.size());
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < rank; ++i) places.push_back(i + (are_adjacent ? dims[0] : 0));
+  return places;
+}
+
+bool is_mask(const OnnxCall& call, const std::string& name) {
+  const ProgramType type = call.value_meta(name).type;
+  return type == ProgramType::boolean || type == ProgramType::uint8;
+}
+
+std::string with_dims_first(OnnxCall& call, const std::string& value, std::int64_t rank,
+                            const std::vector<std::int64_t>& dims) {
+  const std::vector<std::int64_t> order = dims_in_order(rank, dims);
+  return std::ranges::is_sorted(order) ? value : call.permuted(value, order);
+}
+
+std::string with_dims_back(OnnxCall& call, const std::string& value, std::int64_t rank,
+                           const std::vector<std::int64_t>& dims) {
+  const std::vector<std::int64_t> order = dims_in_order(rank, dims);
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return std::ranges::is_sorted(back) ? value : call.permuted(value, back);
 }
 
 OnnxMappings onnx_indexing() {

@@ -62,6 +62,11 @@ std::string angle_of(OnnxCall& call, const std::string& y, const std::string& x)
 // the call is not one of these, or if it is unknown whether pieces overlap.
 std::string with_piece(OnnxCall& call, const std::string& piece);
 
+// Returns `first` where the condition holds and `second` elsewhere, both in the dtype of the result. Unlike
+// onnxruntime's Where, it also takes booleans.
+std::string selected(OnnxCall& call, const std::string& condition, const std::string& first,
+                     const std::string& second);
+
 // Returns the operand "self" in the dtype of the result.
 std::string self_of(OnnxCall& call);
 
@@ -75,11 +80,22 @@ std::string times_argument(OnnxCall& call, const std::string& value, const char*
 // GatherND and ScatterND take them.
 std::string stacked_indices(OnnxCall& call, const std::vector<std::string>& names);
 
-// Moves `count` dimensions of a value with `rank` dimensions from position `from` to position `to`.
-std::string moved_dims(OnnxCall& call, const std::string& value, std::int64_t rank, std::int64_t from,
-                       std::int64_t count, std::int64_t to);
+// The tensors that index dimensions of another one: x[:, rows, columns].
+struct OnnxIndices {
+  std::vector<std::string> names{};  // of the program's tensors
+  std::vector<std::int64_t> dims{};  // that they index
+  std::int64_t rank = 0;             // of the tensors after they are broadcast to one shape
 
-// The number of dimensions of indices that are broadcast to one shape.
-std::int64_t rank_of_indices(const OnnxCall& call, const std::vector<std::string>& names);
+  // Returns where the result has their dimensions: in the place of adjacent ones, otherwise first.
+  std::vector<std::int64_t> result_dims() const;
+};
+OnnxIndices indices_of(const OnnxCall& call);
+bool is_mask(const OnnxCall& call, const std::string& name);
+
+// Permutes a value with `rank` dimensions so that `dims` come first, and back.
+std::string with_dims_first(OnnxCall& call, const std::string& value, std::int64_t rank,
+                            const std::vector<std::int64_t>& dims);
+std::string with_dims_back(OnnxCall& call, const std::string& value, std::int64_t rank,
+                           const std::vector<std::int64_t>& dims);
 
 }  // namespace kindling

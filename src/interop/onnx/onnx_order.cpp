@@ -17,8 +17,8 @@ Sorted top_of(OnnxCall& call, std::string x, std::int64_t dim, const std::string
   const at::ScalarType type = call.type_of("self");
   const bool is_flags = type == at::kBool;  // which onnxruntime does not order
   if (is_flags) x = call.cast(x, at::kBool, at::kInt);
-  const auto found = call.graph().add_all(
-      "TopK", {x, count}, {{"axis", dim}, {"largest", is_descending ? 1 : 0}, {"sorted", 1}}, 2);
+  const auto found =
+      call.add_all("TopK", {x, count}, {{"axis", dim}, {"largest", is_descending ? 1 : 0}, {"sorted", 1}}, 2);
   return {is_flags ? call.cast(found[0], at::kInt, at::kBool) : found[0], found[1]};
 }
 

@@ -44,7 +44,7 @@ void split_evenly(OnnxCall& call, std::int64_t dim, std::size_t count, const std
     lengths.back() =
         call.add("Where", {call.add("Greater", {rest, call.int64s({0})}), lengths.back(), call.int64s({-1})});
   const std::string all = call.add("Concat", lengths, {{"axis", 0}});
-  call.set_list_result(call.graph().add_all("Split", {call.tensor("self"), all}, {{"axis", dim}}, count));
+  call.set_list_result(call.add_all("Split", {call.tensor("self"), all}, {{"axis", dim}}, count));
 }
 
 // The first pieces are longer by 1 if the size is not a multiple of `count`.
@@ -88,7 +88,7 @@ void split(OnnxCall& call) {
     lengths = call.numbers(call.has("split_sizes") ? "split_sizes" : "split_size");
   }
   call.set_list_result(
-      call.graph().add_all("Split", {call.tensor("self"), call.vector_of(lengths)}, {{"axis", dim}}, count));
+      call.add_all("Split", {call.tensor("self"), call.vector_of(lengths)}, {{"axis", dim}}, count));
 }
 
 // Before, between and after these indices.
@@ -126,9 +126,8 @@ OnnxMapping stack_along(std::int64_t rank, bool makes_columns) {
 void unbind(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
   const std::size_t count = call.num_list_results();
-  const auto pieces =
-      call.graph().add_all("Split", {call.tensor("self")},
-                           {{"axis", dim}, {"num_outputs", static_cast<std::int64_t>(count)}}, count);
+  const auto pieces = call.add_all("Split", {call.tensor("self")},
+                                   {{"axis", dim}, {"num_outputs", static_cast<std::int64_t>(count)}}, count);
   std::vector<std::string> given;
   const std::string dims = call.int64s({dim});
   for (const std::string& piece : pieces) given.push_back(call.add("Squeeze", {piece, dims}));

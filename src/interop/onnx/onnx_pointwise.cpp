@@ -41,10 +41,9 @@ at::ScalarType promoted_type(const OnnxCall& call, const std::vector<std::string
 // --- operators that are one of ONNX's ---
 
 enum class OperandTypes {
-  result,     // all operands are converted to the result's dtype
-  booleans,   // to bool
-  promoted,   // to the dtype in which PyTorch compares them
-  condition,  // the first to bool, the others to the result's dtype
+  result,    // all operands are converted to the result's dtype
+  booleans,  // to bool
+  promoted,  // to the dtype in which PyTorch compares them
 };
 
 // One line of the table: the ONNX operator, with the same operands, that computes what some operators of ATen
@@ -67,10 +66,7 @@ std::vector<std::string> operands_of(OnnxCall& call, const PointwiseRow& row) {
   if (row.types == OperandTypes::promoted && type == at::kBool && std::string_view(row.type) != "Equal")
     type = at::kInt;
   std::vector<std::string> operands;
-  for (const std::string& name : row.operands) {
-    const bool is_condition = row.types == OperandTypes::condition && operands.empty();
-    operands.push_back(call.operand(name, is_condition ? at::kBool : type));
-  }
+  for (const std::string& name : row.operands) operands.push_back(call.operand(name, type));
   return operands;
 }
 
@@ -87,7 +83,6 @@ void add_row(OnnxCall& call, const PointwiseRow& row) {
 const std::vector<PointwiseRow>& pointwise_rows() {
   static const std::vector<std::string> both{"self", "other"};
   static const std::vector<PointwiseRow> rows{
-      {.operators = {"relu"}, .type = "Relu"},
       {.operators = {"sigmoid"}, .type = "Sigmoid"},
       {.operators = {"tanh"}, .type = "Tanh"},
       {.operators = {"selu"}, .type = "Selu"},
@@ -110,13 +105,10 @@ const std::vector<PointwiseRow>& pointwise_rows() {
       {.operators = {"atan"}, .type = "Atan"},
       {.operators = {"sinh"}, .type = "Sinh"},
       {.operators = {"cosh"}, .type = "Cosh"},
-      {.operators = {"floor"}, .type = "Floor"},
-      {.operators = {"ceil"}, .type = "Ceil"},
-      {.operators = {"round"}, .type = "Round"},
       {.operators = {"reciprocal"}, .type = "Reciprocal"},
       {.operators = {"mul.Tensor", "mul.Scalar"}, .type = "Mul", .operands = both, .type_of_booleans = "And"},
-      {.operators = {"maximum", "max.other"}, .type = "Max", .operands = both},
-      {.operators = {"minimum", "min.other"}, .type = "Min", .operands = both},
+      {.operators = {"maximum", "max.other"}, .type = "Max", .operands = both, .type_of_booleans = "Or"},
+      {.operators = {"minimum", "min.other"}, .type = "Min", .operands = both, .type_of_booleans = "And"},
 
       {.operators = {"eq.Tensor", "eq.Scalar"},
        .type = "Equal",
@@ -160,16 +152,16 @@ const std::vector<PointwiseRow>& pointwise_rows() {
        .type = "BitwiseXor",
        .operands = both,
        .type_of_booleans = "Xor"},
-      {.operators = {"where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar"},
-       .type = "Where",
-       .operands = {"condition", "self", "other"},
-       .types = OperandTypes::condition},
-      {.operators = {"masked_fill.Scalar", "masked_fill.Tensor"},
-       .type = "Where",
-       .operands = {"mask", "value", "self"},
-       .types = OperandTypes::condition},
   };
   return rows;
+}
+
+OnnxMapping select_between(const char* condition, const char* first, const char* second) {
+  return [=](OnnxCall& call) {
+    const at::ScalarType type = call.result_type();
+    call.set_result(selected(call, call.operand(condition, at::kBool), call.operand(first, type),
+                             call.operand(second, type)));
+  };
 }
 
 // --- arithmetic ---
@@ -355,6 +347,14 @@ void truncate_tensors(OnnxCall& call) {
   call.set_result(at::isFloatingType(call.result_type()) ? truncated(call, x) : x);
 }
 
+// ONNX rounds only floats, and PyTorch keeps integers.
+OnnxMapping round_with(const char* type) {
+  return [type](OnnxCall& call) {
+    const std::string x = self_of(call);
+    call.set_result(at::isFloatingType(call.result_type()) ? call.add(type, {x}) : x);
+  };
+}
+
 // Bounds are numbers or tensors, and either may be absent.
 void clamp_tensors(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
@@ -403,6 +403,13 @@ OnnxMapping float_test(const char* type) {
 
 }  // namespace
 
+std::string selected(OnnxCall& call, const std::string& condition, const std::string& first,
+                     const std::string& second) {
+  if (call.result_type() != at::kBool) return call.add("Where", {condition, first, second});
+  const std::string others = call.add("And", {call.add("Not", {condition}), second});
+  return call.add("Or", {call.add("And", {condition, first}), others});
+}
+
 std::string hypot_of(OnnxCall& call, const std::string& first, const std::string& second) {
   const at::ScalarType type = call.result_type();
   const std::string a = call.add("Abs", {first}), b = call.add("Abs", {second}),
@@ -441,18 +448,36 @@ std::string angle_of(OnnxCall& call, const std::string& y, const std::string& x)
 }
 
 OnnxMappings onnx_pointwise() {
-  OnnxMappings mappings{{"log1p", &log1p_tensors},         {"log2", log_of_base(2)},
-                        {"log10", log_of_base(10)},        {"sign", &sign_of_tensors},
-                        {"logaddexp", &logaddexp_tensors}, {"hypot", &hypot_tensors},
-                        {"atan2", &angle_of_tensors},      {"frac", &fraction_of_tensors},
-                        {"nan_to_num", &nan_to_num},       {"expm1", &expm1_tensors},
-                        {"exp2", &exp2_tensors},           {"erfc", &erfc_tensors},
-                        {"rsqrt", &rsqrt_tensors},         {"square", &square_tensors},
-                        {"trunc", &truncate_tensors},      {"floor_divide", &floor_divide_tensors},
-                        {"clamp", &clamp_tensors},         {"clamp.Tensor", &clamp_tensors},
-                        {"clamp_min", &clamp_tensors},     {"clamp_max", &clamp_tensors},
-                        {"addcmul", &add_product},         {"addcdiv", &add_quotient},
-                        {"isnan", float_test("IsNaN")},    {"isinf", float_test("IsInf")}};
+  OnnxMappings mappings{{"log1p", &log1p_tensors},
+                        {"log2", log_of_base(2)},
+                        {"log10", log_of_base(10)},
+                        {"sign", &sign_of_tensors},
+                        {"logaddexp", &logaddexp_tensors},
+                        {"hypot", &hypot_tensors},
+                        {"atan2", &angle_of_tensors},
+                        {"frac", &fraction_of_tensors},
+                        {"nan_to_num", &nan_to_num},
+                        {"expm1", &expm1_tensors},
+                        {"exp2", &exp2_tensors},
+                        {"erfc", &erfc_tensors},
+                        {"rsqrt", &rsqrt_tensors},
+                        {"square", &square_tensors},
+                        {"trunc", &truncate_tensors},
+                        {"floor", round_with("Floor")},
+                        {"ceil", round_with("Ceil")},
+                        {"round", round_with("Round")},
+                        {"floor_divide", &floor_divide_tensors},
+                        {"clamp", &clamp_tensors},
+                        {"clamp.Tensor", &clamp_tensors},
+                        {"clamp_min", &clamp_tensors},
+                        {"clamp_max", &clamp_tensors},
+                        {"addcmul", &add_product},
+                        {"addcdiv", &add_quotient},
+                        {"isnan", float_test("IsNaN")},
+                        {"isinf", float_test("IsInf")}};
+  append_overloads(mappings, "where", {"self", "ScalarOther", "ScalarSelf", "Scalar"},
+                   select_between("condition", "self", "other"));
+  append_overloads(mappings, "masked_fill", {"Scalar", "Tensor"}, select_between("mask", "value", "self"));
   append_overloads(mappings, "add", {"Tensor", "Scalar"}, &add_or_tensors);
   append_overloads(mappings, "sub", {"Tensor", "Scalar"}, &subtract_tensors);
   append_overloads(mappings, "rsub", {"Tensor", "Scalar"}, &subtract_from_tensors);

@@ -57,7 +57,7 @@ LayerResult run_layer(OnnxCall& call, const RecurrentKind& kind, const std::stri
                                   call.graph().constant(at::stack(recurrent_weights)),
                                   biases.empty() ? "" : call.graph().constant(at::stack(biases)), ""};
   inputs.insert(inputs.end(), states.begin(), states.end());
-  const auto made = call.graph().add_all(kind.type, inputs, attributes, 1 + states.size());
+  const auto made = call.add_all(kind.type, inputs, attributes, 1 + states.size());
   return {made[0], {made.begin() + 1, made.end()}};
 }
 
@@ -67,7 +67,7 @@ std::vector<std::string> rows_of(OnnxCall& call, const std::string& states, std:
   if (layers == 1) return {states};
   const std::string lengths =
       call.int64s(std::vector<std::int64_t>(static_cast<std::size_t>(layers), directions));
-  return call.graph().add_all("Split", {states, lengths}, {{"axis", 0}}, static_cast<std::size_t>(layers));
+  return call.add_all("Split", {states, lengths}, {{"axis", 0}}, static_cast<std::size_t>(layers));
 }
 
 void check_recurrent(const OnnxCall& call, std::size_t num_weights, std::size_t wanted) {

@@ -146,59 +146,46 @@ OnnxMapping write_slices(const std::string& reduction) {
   };
 }
 
-// x[mask] = number.
-void put_at_mask(OnnxCall& call, const std::string& mask, bool accumulates) {
+// x[mask] = number, x[:, mask] = number.
+void put_at_mask(OnnxCall& call, const std::string& mask, std::int64_t first_dim, bool accumulates) {
   const at::ScalarType type = call.result_type();
   if (call.rank("values") > 0 || accumulates)
     call.refuse("it writes several values at a mask, or adds them", "one number",
                 "use torch.where, or masked_fill for a number");
-  const std::int64_t rank = call.rank("self"),
+  const std::int64_t rank = call.rank("self") - first_dim,
                      given = static_cast<std::int64_t>(call.value_meta(mask).sizes.size());
   std::vector<std::int64_t> dims;
   for (std::int64_t dim = given; dim < rank; ++dim) dims.push_back(dim);
   std::string condition = call.typed_value(mask, at::kBool);
   if (!dims.empty()) condition = call.add("Unsqueeze", {condition, call.int64s(dims)});
-  call.set_result(call.add("Where", {condition, call.operand("values", type), call.operand("self", type)}));
+  call.set_result(selected(call, condition, call.operand("values", type), call.operand("self", type)));
 }
 
-// x[rows, columns] = values or x[:, rows, columns] = values, or += with accumulate.
+// x[rows, columns] = values, x[:, rows, columns] = values or x[rows, :, columns] = values, or += with
+// accumulate.
 void index_put(OnnxCall& call) {
-  const auto* list = std::get_if<ProgramList>(&call.argument("indices").value);
-  if (list == nullptr) call.refuse("its indices are not a list");
-  std::vector<std::string> names;
-  std::int64_t before = 0, number = 0;  // dimensions without an index before the indexed ones
-  for (const ProgramArgument& item : list->items) {
-    if (const auto* name = std::get_if<TensorName>(&item.value)) {
-      if (names.empty()) before = number;
-      if (number - before != static_cast<std::int64_t>(names.size()))
-        call.refuse("its indices are not for adjacent dimensions");
-      names.push_back(name->name);
-    }
-    ++number;
-  }
+  const OnnxIndices found = indices_of(call);
   const bool accumulates = call.flag("accumulate");
-  const auto is_mask = [&](const std::string& name) {
-    const ProgramType type = call.value_meta(name).type;
-    return type == ProgramType::boolean || type == ProgramType::uint8;
-  };
-  if (names.size() == 1 && before == 0 && is_mask(names[0])) return put_at_mask(call, names[0], accumulates);
-  if (names.empty() || std::ranges::any_of(names, is_mask))
-    call.refuse("it has several masks as indices, a mask after other dimensions, or none");
+  const bool has_mask =
+      std::ranges::any_of(found.names, [&](const std::string& name) { return is_mask(call, name); });
+  if (has_mask && found.names.size() > 1) call.refuse("it has a mask among several indices");
+  if (has_mask) return put_at_mask(call, found.names[0], found.dims[0], accumulates);
   const at::ScalarType type = call.result_type();
-  const std::string self = call.operand("self", type), places = stacked_indices(call, names);
-  const auto count = static_cast<std::int64_t>(names.size());
-  const std::int64_t rank = call.rank("self"), of_indices = rank_of_indices(call, names);
-  std::vector<std::string> sizes{call.add("Shape", {places}, {{"end", -1}}),
-                                 call.add("Shape", {self}, {{"start", before + count}})};
-  if (before > 0) sizes.insert(sizes.begin(), call.add("Shape", {self}, {{"end", before}}));
+  const std::int64_t rank = call.rank("self"), count = static_cast<std::int64_t>(found.dims.size());
+  const std::vector<std::int64_t> places = found.result_dims();
+  const std::string self = with_dims_first(call, call.operand("self", type), rank, found.dims),
+                    indices = stacked_indices(call, found.names);
+  const std::int64_t before = count + (places.empty() ? 0 : places[0]);
+  std::vector<std::string> sizes{call.add("Shape", {indices}, {{"end", -1}}),
+                                 call.add("Shape", {self}, {{"start", before}})};
+  if (before > count)
+    sizes.insert(sizes.begin(), call.add("Shape", {self}, {{"start", count}, {"end", before}}));
   const std::string values =
       call.add("Expand", {call.operand("values", type), call.add("Concat", sizes, {{"axis", 0}})});
   const std::string written =
-      call.add("ScatterND",
-               {moved_dims(call, self, rank, before, count, 0), places,
-                moved_dims(call, values, rank - count + of_indices, before, of_indices, 0)},
+      call.add("ScatterND", {self, indices, with_dims_first(call, values, rank - count + found.rank, places)},
                {{"reduction", std::string(accumulates ? "add" : "none")}});
-  call.set_result(moved_dims(call, written, rank, 0, count, before));
+  call.set_result(with_dims_back(call, written, rank, found.dims));
 }
 
 }  // namespace

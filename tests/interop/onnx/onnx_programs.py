@@ -241,7 +241,9 @@ def comparisons(_, x):
              torch.logical_not(n), torch.logical_and(x, n), torch.isnan(x), torch.isinf(1 / n)]
     some = [torch.where(x > 0, x, 2.0), torch.where(n > 0, n, x), x.masked_fill(x < 0, -3), torch.where(x > 0, 1.0, 0.0).type_as(x), n * 2 + x,
             (x > 0).float() * 2, (x > 0) + 1.5, (n * 7 % 5).to(torch.float32), torch.div(n, 2, rounding_mode="floor") * 1.0, (n // 3) * 0.5]
-    return torch.stack(flags, 1), torch.stack(some, 1), n.int()
+    some_flags = [torch.where(x > 0, n > 1, n < -1), (n > 1).masked_fill(x > 1, False), torch.maximum(x > 0, n < 1), torch.minimum(x > 0, n < 2),
+                  (n > 1).index_put((x < 0,), torch.tensor(True))]
+    return torch.stack(flags, 1), torch.stack(some, 1), n.int(), torch.stack(some_flags), torch.stack([n.relu(), n.floor(), n.ceil(), n.round()])
 
 
 def exactness(_, x):
@@ -311,9 +313,13 @@ def inner_indices(y, rows, columns):
     z[:, ends, ends] = 1
     z[:, :, 2, torch.tensor([0, 3])] += 2
     return [z, y[:, rows, columns], y[:, rows, rows], z[:, :, rows, columns], z[:, ends, ends], z[:, rows, columns % 4],
+            z[:, rows, :, rows], z[:, rows, :, columns], y[rows * 0, :, rows], z[torch.tensor(0), :, rows, rows],
             *(torch.ops.aten.index_put(*each) for each in (
                 (y, [None, rows, columns], y[:, :2, :3]), (y, [None, rows[:2]], y[:, :2] * 2), (y, [None, rows, rows], torch.ones(3), True),
-                (z, [None, None, ends, ends], torch.ones(4), True)))]
+                (z, [None, None, ends, ends], torch.ones(4), True), (z, [None, rows[:2], None, columns], z[:, 0, :, 0]),
+                (z, [None, rows[:2], None, rows[:2]], z[:, :2, :, 1].transpose(0, 1)), (z, [None, rows, None, rows], torch.ones(4), True),
+                (y, [rows * 0, None, rows], torch.ones(3, 1), True), (y, [None, y[0, :, 0] > 0], torch.tensor(7.0)), (y, [None, y[0] > 0], torch.tensor(8.0)),
+                (z, [None, None, y[0] > 0], torch.tensor(9.0))))]
 
 
 def odd_values(x):

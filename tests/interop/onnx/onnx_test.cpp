@@ -107,6 +107,22 @@ TEST(Onnx, RefusesWhatONNXCannotCompute) {
             std::string::npos);
 }
 
+TEST(Onnx, RefusesFloat64WhereOnnxruntimeHasNoKernel) {
+  SmallProgram small;
+  small.program.tensors["x"].type = ProgramType::float64;
+  small.call("sin.default", "x", "y");
+  EXPECT_EQ(small.refusal("y"), "");
+  small.call("atan.default", "y", "z");
+  EXPECT_NE(small.refusal("z").find(
+                "onnxruntime has no kernel of Atan for float64; expected: float32; convert the model with "
+                "model.float()"),
+            std::string::npos)
+      << small.refusal("z");
+  small.program.tensors["x"].type = small.program.tensors["y"].type = small.program.tensors["z"].type =
+      ProgramType::float32;
+  EXPECT_EQ(small.refusal("z"), "");
+}
+
 const std::vector<ProgramNode::Input> kFirstHalf{{"dim", {std::int64_t{0}}}, {"end", {std::int64_t{2}}}};
 
 // y = x * 1; z = view of y; z.relu_(): y would change, too.
