@@ -53,6 +53,7 @@ Module::Monitor ExportedModule::monitor() const { throw_missing("ExportedModule"
 void ExportedModule::save(const std::filesystem::path&) const { throw_missing("ExportedModule"); }
 bool ExportedModule::uses_evaluation_program() const { throw_missing("ExportedModule"); }
 std::optional<std::int64_t> ExportedModule::fixed_batch_size(bool) const { throw_missing("ExportedModule"); }
+std::optional<BatchSizes> ExportedModule::batch_sizes(bool) const { throw_missing("ExportedModule"); }
 std::vector<at::Tensor> ExportedModule::run_program(std::span<const at::Tensor>) {
   throw_missing("ExportedModule");
 }

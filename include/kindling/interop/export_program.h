@@ -30,8 +30,8 @@ struct DynamicSize {
   };
   std::string name{};           // for messages and in ONNX: "sequence"
   std::vector<Place> places{};  // the dimensions with this size; they change together
-  // The smallest and the largest size, such as the length of a table of positions. The export tries both. If
-  // absent, the program accepts any size from 1 on.
+  // The smallest and the largest size, such as the length of a table of positions. The export tries both,
+  // except for a dimension 0 of more than 128. If absent, the program accepts any size from 1 on.
   std::optional<std::int64_t> min{}, max{};
   // Only multiples of this are allowed: 4 if a network halves an image twice.
   std::int64_t multiple_of = 1;

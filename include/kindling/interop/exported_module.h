@@ -37,6 +37,15 @@ struct ExportedModuleOptions {
                        .choices = "cross_entropy|nll|mse|l1|smooth_l1|huber|bce_with_logits|output"}));
 };
 
+// The batch sizes that a program takes.
+struct BatchSizes {
+  std::int64_t min = 1;
+  std::optional<std::int64_t> max{};
+  std::int64_t multiple_of = 1;
+
+  bool are_any() const noexcept { return min == 1 && !max && multiple_of == 1; }
+};
+
 // A model exported from Python (torch.export.save, PyTorch 2.7 to 2.15), with its weights under Python's
 // names. It is trained, validated, saved and resumed like a model written in C++. It calls the same operators
 // in the same order, so losses and weights match Python's. Only operators on a list of dense ATen operators
@@ -67,6 +76,8 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   // Returns the batch size that the program for training or for evaluation was exported for; none if it takes
   // several.
   std::optional<std::int64_t> fixed_batch_size(bool train) const;
+  // Returns the batch sizes that this program takes; none if it takes one, or if they are unknown.
+  std::optional<BatchSizes> batch_sizes(bool train) const;
   // Returns the first output of a program with one input.
   at::Tensor forward(const at::Tensor& input) override;
   // Returns the first output. The inputs are the batch's tensors in order, without the last one if there is

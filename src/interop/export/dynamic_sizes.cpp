@@ -82,6 +82,7 @@ void RecordedSizes::multiply_out(Terms& terms) const {
 namespace {
 
 constexpr std::size_t kMostSizes = 4;
+constexpr std::int64_t kMostRows = 128;  // larger batches may not fit into the memory
 // Offsets from the smallest value of a size: five recorded ones and one that is only checked. Their
 // remainders modulo 2 to 8 differ enough that rounded quotients (halves, thirds) cannot be polynomials in
 // them. The further offsets replace those that exceed a largest size.
@@ -229,7 +230,8 @@ std::vector<DynamicSizes::Sizes> DynamicSizes::unrecorded() const {
   std::vector<Sizes> all{sizes, sizes, sizes};  // within the bounds, and at the given bounds
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     if (sizes_[i].min) all[1][i] = range(i).first;
-    if (sizes_[i].max) all[2][i] = *range(i).second;
+    const bool has_rows = std::ranges::any_of(sizes_[i].places, [](const auto& at) { return at.dim == 0; });
+    if (sizes_[i].max && !(has_rows && *sizes_[i].max > kMostRows)) all[2][i] = *range(i).second;
   }
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;

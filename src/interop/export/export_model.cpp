@@ -2,6 +2,8 @@
 #include <ATen/ops/_assert_tensor_metadata.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <typeinfo>
@@ -66,12 +68,33 @@ void assert_digits(const Batch& batch, std::optional<at::ScalarType> type) {
   if (type == at::kDouble) at::_assert_tensor_metadata(batch[0], std::nullopt, std::nullopt, at::kDouble);
 }
 
-// Returns the batch size that a model takes because its program was exported for it.
-std::optional<std::int64_t> fixed_batch_size_of(Module& model, bool train) {
-  if (const auto* exported = dynamic_cast<const ExportedModule*>(&model))
-    return exported->fixed_batch_size(train);
+// Returns the program that runs in a model; nullptr if there is none.
+const ExportedModule* program_in(Module& model) {
+  if (const auto* exported = dynamic_cast<const ExportedModule*>(&model)) return exported;
   auto* const backbone = dynamic_cast<ExportedBackbone*>(&model);
-  return backbone == nullptr ? std::nullopt : backbone->backbone().fixed_batch_size(train);
+  return backbone == nullptr ? nullptr : &backbone->backbone();
+}
+
+// Keeps the batch sizes of the program in a model, and changes the example to one of them.
+void keep_batch_sizes(Module& model, Batch& example, ExportOptions& options) {
+  const ExportedModule* const program = program_in(model);
+  if (program == nullptr) return;
+  if (const std::optional<std::int64_t> fixed = program->fixed_batch_size(options.train)) {
+    options.dynamic_batch = false;
+    example = with_samples(std::move(example), *fixed);
+  }
+  const std::optional<BatchSizes> sizes = program->batch_sizes(options.train);
+  if (!options.dynamic_batch || !sizes || sizes->are_any()) return;
+  std::int64_t samples = std::max(example.num_samples(), sizes->min);
+  if (sizes->max) samples = std::min(samples, *sizes->max);
+  example = with_samples(std::move(example), samples - samples % sizes->multiple_of);
+  DynamicSize batch{.name = "batch", .min = sizes->min, .max = sizes->max, .multiple_of = sizes->multiple_of};
+  for (std::size_t i = 0; i < example.tensors().size(); ++i)
+    if (const at::Tensor& tensor = example.tensors()[i];
+        tensor.dim() > 0 && tensor.size(0) == example.num_samples())
+      batch.places.push_back({.tensor = i, .dim = 0});
+  options.dynamic_batch = false;
+  options.dynamic_sizes.insert(options.dynamic_sizes.begin(), std::move(batch));
 }
 
 // Programs keep all of their outputs.
@@ -86,10 +109,7 @@ template <class Prepare>
 void export_prepared(Module& model, const Prepare& prepare, Batch example, ExportOptions options,
                      std::size_t num_class_names = 0) {
   check_exported_values(model, options);
-  if (const std::optional<std::int64_t> fixed = fixed_batch_size_of(model, options.train)) {
-    options.dynamic_batch = false;
-    example = with_samples(std::move(example), *fixed);
-  }
+  keep_batch_sizes(model, example, options);
   const auto forward = [&](const Batch& batch) {
     const Batch outputs = outputs_of(model, prepare(batch));
     check_class_names(outputs.tensors()[0], num_class_names, options);

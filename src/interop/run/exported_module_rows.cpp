@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "interop/run/exported_module_program.h"
+#include "interop/run/program_inputs.h"
 #include "kindling/base/error.h"
 
 // Evaluation of programs that were exported for one batch size, with batches of other sizes.
@@ -78,6 +79,11 @@ std::optional<std::int64_t> ExportedModule::fixed_batch_size(bool train) const {
     return sizes[0].number;
   }
   return std::nullopt;
+}
+
+std::optional<BatchSizes> ExportedModule::batch_sizes(bool train) const {
+  const bool is_evaluation = program_->evaluation && !train;
+  return batch_sizes_of(is_evaluation ? program_->evaluation->program() : program_->file.program());
 }
 
 std::vector<at::Tensor> ExportedModule::run_by_rows(std::span<const at::Tensor> inputs, std::int64_t fixed) {

@@ -1,5 +1,6 @@
 #include "interop/run/program_inputs.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <system_error>
@@ -146,6 +147,24 @@ void ProgramInputs::check(std::span<const at::Tensor> inputs) const {
                (d == 0 ? "batch size" : "size"));
     }
   }
+}
+
+std::optional<BatchSizes> batch_sizes_of(const ExportedProgram& program) {
+  for (const ProgramInput& input : program.inputs) {
+    const auto* name = std::get_if<TensorName>(&input.argument.value);
+    if (input.kind != ProgramInput::Kind::user || name == nullptr) continue;
+    const std::vector<ProgramSize>& sizes = program.tensors.at(name->name).sizes;
+    const SymbolMultiple size = sizes.empty() ? SymbolMultiple{} : symbol_of(sizes[0]);
+    if (size.symbol.empty()) return std::nullopt;
+    BatchSizes found{.min = size.factor, .max = {}, .multiple_of = size.factor};
+    if (const auto range = program.ranges.find(size.symbol); range != program.ranges.end()) {
+      const auto& [least, largest] = range->second;
+      found.min = std::max<std::int64_t>(least.value_or(1), 1) * size.factor;
+      if (largest) found.max = *largest * size.factor;
+    }
+    return found;
+  }
+  return std::nullopt;
 }
 
 }  // namespace kindling

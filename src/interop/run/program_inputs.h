@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "formats/pt2/exported_program.h"
+#include "kindling/interop/exported_module.h"
 
 namespace kindling {
 
@@ -35,5 +36,9 @@ class ProgramInputs {
   std::map<std::string, std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>>> ranges_;
   bool has_narrow_weights_ = false;
 };
+
+// Returns the sizes of the first dimension of the first input of the user; none if it is constant, or if it
+// is neither a symbol nor a multiple of one.
+std::optional<BatchSizes> batch_sizes_of(const ExportedProgram& program);
 
 }  // namespace kindling

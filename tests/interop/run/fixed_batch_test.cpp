@@ -115,5 +115,42 @@ TEST(FixedBatch, StaysFixedInExports) {
   }
 }
 
+// Exports of a run try sizes, and those must be in the range that the program has from Python.
+TEST(BatchSizes, StayInExports) {
+  const Scratch scratch;
+  Normed model;
+  const auto path = scratch / "some.pt2";
+  export_program(model, Batch{rows(8)},
+                 {.path = path,
+                  .dynamic_batch = false,
+                  .dynamic_sizes = {{.name = "rows", .places = {{0, 0}}, .min = 6, .max = 12}}});
+  ExportedModule program({.file = path, .loss = "mse"});
+  EXPECT_FALSE(program.fixed_batch_size(/*train=*/false));
+  for (const std::int64_t count : {2, 7, 30}) {
+    export_program(program, Batch{rows(count)}, {.path = scratch / "again.pt2"});
+    ExportedModule again({.file = scratch / "again.pt2"});
+    EXPECT_EQ(again.batch_sizes(/*train=*/false)->min, 6);
+    EXPECT_EQ(again.batch_sizes(/*train=*/false)->max, 12);
+    again.eval();
+    program.eval();
+    for (const std::int64_t size : {6, 12})
+      EXPECT_TRUE(at::equal(again.forward(rows(size)), program.forward(rows(size))));
+    EXPECT_NE(error_text<DataError>([&] { again.forward(rows(13)); }).find("sizes from 6 to 12"),
+              std::string::npos);
+  }
+}
+
+TEST(BatchSizes, MayBeMultiples) {
+  const Scratch scratch;
+  Applied model([](const at::Tensor& x) { return x.view({2, -1, 3}).sum(0).repeat({2, 1}); });
+  export_program(model, Batch{rows(8)},
+                 {.path = scratch / "even.pt2",
+                  .dynamic_batch = false,
+                  .dynamic_sizes = {{.name = "rows", .places = {{0, 0}}, .multiple_of = 2}}});
+  ExportedModule program({.file = scratch / "even.pt2", .loss = "mse"});
+  export_program(program, Batch{rows(5)}, {.path = scratch / "again.pt2"});
+  EXPECT_EQ(ExportedModule({.file = scratch / "again.pt2"}).batch_sizes(/*train=*/false)->multiple_of, 2);
+}
+
 }  // namespace
 }  // namespace kindling
