@@ -132,7 +132,8 @@ def _program_of(model, arguments, by_name):
         return isinstance(error, torch._dynamo.exc.UserError) and "onstraints violated" in str(error)
     batch = torch.export.Dim("batch", min=1)
     try:
-        return export_with(batch, strict=False)
+        with _einsum_paths_of_example():
+            return export_with(batch, strict=False)
     except torch._dynamo.exc.UserError as error:
         if not is_constraint(error):
             raise
@@ -151,6 +152,28 @@ def _program_of(model, arguments, by_name):
     warnings.warn("the program takes batches of " + " and ".join({"min": "at least ", "max": "at most "}[name] + str(size)
                   for name, size in limits.items()) + " samples: the code of the model distinguishes sizes beyond that", stacklevel=4)
     return program
+
+
+@contextlib.contextmanager
+def _einsum_paths_of_example():
+    """Lets opt_einsum, which orders the factors of torch.einsum if it is installed, read the sizes of the example: it would take the batch
+    for a constant."""
+    import torch
+
+    package = torch.backends.opt_einsum.get_opt_einsum()
+    if package is None:
+        yield
+        return
+    original = package.contract_path
+
+    def path_of(equation, *operands, **options):
+        shapes = [tuple(size if isinstance(size, int) else size.node.hint for size in each.shape) for each in operands]
+        return original(equation, *shapes, shapes=True, **options)
+    package.contract_path = path_of
+    try:
+        yield
+    finally:
+        package.contract_path = original
 
 
 @contextlib.contextmanager

@@ -2,7 +2,17 @@
 
 import pathlib
 import sys
+import types
 import warnings
+
+
+def contract_path(_, *operands, shapes=False, **__):
+    """As that of opt_einsum: it reads sizes as numbers. The path is from left to right."""
+    sizes = [[int(size) for size in (each if shapes else each.shape)] for each in operands]
+    return [(0, 1)] * (len(sizes) - 1), ""
+
+
+sys.modules["opt_einsum"] = types.SimpleNamespace(contract_path=contract_path)
 
 import torch
 from torch import nn
@@ -64,6 +74,18 @@ class Freezing(nn.Linear):
 class Fixed(nn.BatchNorm1d):
     def train(self, mode=True):
         return super().train(False)
+
+
+class Factors(nn.Module):
+    """A product of three factors, whose order opt_einsum chooses."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(4, 2))
+
+    def forward(self, x):
+        torch._dynamo.graph_break()  # export() would otherwise try torch.export's strict mode, which has no such order
+        return torch.einsum("bi,ij,jk->bk", x, self.first, self.second)
 
 
 class Bound(nn.Linear):
@@ -215,6 +237,13 @@ def check_path():
         expect(False)
 
 
+def check_einsum():
+    export(Factors(), torch.randn(8, 3), FOLDER / "factors.pt2")
+    expect(torch.backends.opt_einsum.get_opt_einsum().contract_path is contract_path)
+    program, x = torch.export.load(FOLDER / "factors.pt2").module(), torch.randn(5, 3)
+    expect(torch.allclose(program(x), x @ (program.first @ program.second), atol=1e-6))
+
+
 def check_warnings():
     plain = nn.Sequential(nn.Linear(3, 4), Block())
     plain.register_forward_hook(lambda module, inputs, output: output * 2)  # part of the program
@@ -242,4 +271,5 @@ check_both_programs()
 check_inputs()
 check_state()
 check_path()
+check_einsum()
 check_warnings()
