@@ -266,11 +266,9 @@ class FitRun {
     if (is_first(in_.group)) remove_validation_report(folder_.path());  // of an earlier end of the run
     FitOptions options;
     if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
-    const FitResult result = trainer.fit(in_.model, *in_.data, options);
+    FitResult result = trainer.fit(in_.model, *in_.data, options);
     if (is_first(in_.group))
       save_safetensors(state_dict_with_transform(*in_.model), folder_.file("weights.safetensors"));
-    summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
-    summary_.reason = reason_name(result.reason);
     summary_.global_step = result.progress.global_step;
     report_removed_files();
     take_results();
@@ -279,7 +277,15 @@ class FitRun {
     if (is_first(in_.group) && is_complete(result))
       evaluated = evaluate_ended_run(trainer, {in_.model, *in_.data, checkpoint_->best(),
                                                result.progress.global_step, [&] { work.keep_waiting(); }});
+    if (evaluated && evaluated->is_interrupted) {
+      evaluated.reset();
+      // All is trained, and a resumed run makes the report. One that had stopped early would train on.
+      if (result.reason == FitReason::finished && !checkpoint_->last().empty())
+        result.status = FitStatus::stopped, result.reason = FitReason::requested;
+    }
     if (evaluated) summary_.validation = evaluated->summary;
+    summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
+    summary_.reason = reason_name(result.reason);
     folder_.stage_summary(summary_);  // before files that may fill the disk
     if (evaluated) write_validation_files(*evaluated, folder_.path());
     if (report_) {
@@ -297,7 +303,8 @@ class FitRun {
     const int signal_code = code_of_vote(work.largest(vote_of(in_.signals.exit_code())));
     if (result.status == FitStatus::diverged) return finish(kDivergedCode);
     if (result.reason == FitReason::time) print_resume_command();
-    return result.reason == FitReason::requested ? finish_stopped(signal_code) : finish(0);
+    const bool is_stopped = largest(in_.group, result.reason == FitReason::requested ? 1 : 0) == 1;
+    return is_stopped ? finish_stopped(signal_code) : finish(0);
   }
 
   // Runs the searches that the config requests before a new run. Returns false if a signal has ended them.

@@ -21,11 +21,11 @@ std::optional<EndedRunReport> evaluate_ended_run(Trainer& trainer, const EndedRu
   evaluated.report =
       validation_report(trainer, run.model, run.data, {.stop = stop, .on_batch = run.on_batch});
   if (evaluated.report.is_empty()) {
-    if (stop.stop_requested())
-      log_warning(
-          "the validation report is not made, because a signal ended its pass over the validation samples; "
-          "the run is complete, and validation_report() in C++ makes the report of its checkpoint");
-    return std::nullopt;
+    if (!stop.stop_requested()) return std::nullopt;
+    log_warning(
+        "the validation report is not made, because a signal ended its pass over the validation samples");
+    evaluated.is_interrupted = true;
+    return evaluated;
   }
   summary.samples = evaluated.report.num_samples;
   if (!evaluated.report.calibration.empty()) summary.ece = evaluated.report.ece;

@@ -26,11 +26,12 @@ struct EndedRun {
 struct EndedRunReport {
   ValidationSummary summary{};
   ValidationReport report{};
+  bool is_interrupted = false;  // a stop was requested during the pass: there is no report
 };
 
 // Returns the validation report (validation_report.h) of the best checkpoint, which is loaded into the model,
-// or of the last weights if there is none. Returns nothing if there are no validation samples, the model has
-// no report, or a stop was requested, which it logs. Logs what it throws as a warning.
+// or of the last weights if there is none. Returns nothing if there are no validation samples or the model
+// has no report. Logs what it throws as a warning.
 std::optional<EndedRunReport> evaluate_ended_run(Trainer& trainer, const EndedRun& run);
 
 // Writes the report into the run directory. Logs what it throws as a warning.

@@ -165,7 +165,7 @@ TEST_F(ValidationFiles, DescribeTheLastWeightsWithoutACheckpoint) {
   EXPECT_EQ(evaluated->summary.samples, 359);
   EXPECT_TRUE(evaluated->summary.ece.has_value());
   trainer.stop_token().request_stop();  // as a signal does
-  EXPECT_FALSE(evaluate_ended_run(trainer, ended).has_value());
+  EXPECT_TRUE(evaluate_ended_run(trainer, ended).value().is_interrupted);
 }
 
 // What its derived classes do in the pass of the report.
@@ -196,14 +196,35 @@ class InterruptedAtItsEnd : public AtItsEnd {
   bool has_acted_ = false;
 };
 
-TEST_F(ValidationFiles, AreMissingAfterASignalInTheirPass) {
+TEST_F(ValidationFiles, AreMadeByTheResumedRunAfterASignalInTheirPass) {
   registry_.model<InterruptedAtItsEnd>("interrupted");
-  const ProgramRun run = fit("[model]\nname = \"interrupted\"\n[data]\nname = \"digits\"\nbatch_size = 16\n");
-  EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_EQ(summary()["status"], "finished");
+  const ProgramRun stopped =
+      fit("[model]\nname = \"interrupted\"\n[data]\nname = \"digits\"\nbatch_size = 16\n");
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_EQ(summary()["status"], "stopped");
+  const auto steps = summary()["global_step"];
   EXPECT_FALSE(has_files());
-  EXPECT_NE(text_of(this->run() / "log.txt").find("the validation report is not made, because a signal"),
+  EXPECT_NE(text_of(run() / "log.txt").find("the validation report is not made, because a signal"),
             std::string::npos);
+  Registry resumed;
+  register_builtin(resumed);
+  resumed.model<Mlp>("interrupted");
+  EXPECT_EQ(run_program({"fit", "--resume", run().string(), "--progress=none", "--quiet"}, resumed).exit_code,
+            0);
+  EXPECT_EQ(summary()["status"], "finished");
+  EXPECT_EQ(summary()["global_step"], steps);
+  EXPECT_TRUE(has_files());
+}
+
+TEST_F(ValidationFiles, AreMissingAfterASignalInThePassOfARunThatStoppedEarly) {
+  registry_.model<InterruptedAtItsEnd>("interrupted");
+  const ProgramRun run =
+      fit("[model]\nname = \"interrupted\"\n[data]\nname = \"digits\"\nbatch_size = 16\n"
+          "[early_stopping]\nmonitor = \"val_loss\"\nmin_delta = 1000.0\npatience = 1\n",
+          {"trainer.max_epochs=5"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(summary()["reason"], "early_stop");
+  EXPECT_FALSE(has_files());
 }
 
 TEST_F(ValidationFiles, DoNotFailTheRun) {
