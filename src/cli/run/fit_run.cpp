@@ -39,6 +39,7 @@
 #include "loggers/metric_text.h"
 #include "runs/run_folder.h"
 #include "runs/run_report.h"
+#include "tensors/shape_text.h"
 
 namespace kindling {
 namespace {

@@ -103,23 +103,18 @@ TEST_F(RequeuedRun, IsRefusedOutsideSlurmAndWithoutScontrol) {
 }
 
 TEST_F(RequeuedRun, ContinuesInTheNextLifeOfItsJob) {
-  for (const char* ranks : {"1", "2"}) {
-    const std::string number = std::string("trainer.num_processes=") + ranks,
-                      runs = std::string("runs") + ranks;
-    const auto undisturbed = fit("undisturbed" + number, {number, "run.on_usr1=save"});
-    ASSERT_EQ(run_process(undisturbed, output()), 0) << said();
-    const auto words = fit(runs, {number});
-    fs::remove(scratch_ / "bin/requeued");
-    EXPECT_EQ(live(words, 0, SIGUSR1), 138) << said();
-    EXPECT_EQ(requeued(), "17\n");
-    EXPECT_NE(said().find("requeued job 17; its next start resumes this run\n"), std::string::npos) << said();
-    EXPECT_EQ(said().find("resume with"), std::string::npos) << said();
-    EXPECT_EQ(run_text(run(runs), "slurm_job"), "17");
-    EXPECT_EQ(live(words, 1), 0) << said();
-    EXPECT_EQ(requeued(), "17\n");
-    expect_same_run(run(runs), run("undisturbed" + number));
-    EXPECT_FALSE(fs::exists(run(runs, "0002")));
-  }
+  const std::string ranks = "trainer.num_processes=2";
+  ASSERT_EQ(run_process(fit("undisturbed", {ranks, "run.on_usr1=save"}), output()), 0) << said();
+  const auto words = fit("runs", {ranks});
+  EXPECT_EQ(live(words, 0, SIGUSR1), 138) << said();
+  EXPECT_EQ(requeued(), "17\n");
+  EXPECT_NE(said().find("requeued job 17; its next start resumes this run\n"), std::string::npos) << said();
+  EXPECT_EQ(said().find("resume with"), std::string::npos) << said();
+  EXPECT_EQ(run_text(run("runs"), "slurm_job"), "17");
+  EXPECT_EQ(live(words, 1), 0) << said();
+  EXPECT_EQ(requeued(), "17\n");
+  expect_same_run(run("runs"), run("undisturbed"));
+  EXPECT_FALSE(fs::exists(run("runs", "0002")));
 }
 
 // Even if the config names another checkpoint to start from.
