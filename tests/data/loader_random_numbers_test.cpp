@@ -95,7 +95,8 @@ TEST(DataSampler, BalancedNeedsClasses) {
   Labelled data({.batch_size = 10, .sampler = "balanced"});
   EXPECT_EQ(error_text<ConfigError>([&] { data.get_tensorloader({data.inputs}, /*train=*/true); }),
             "data.sampler = \"balanced\": labels: a tensor of the shape [10] and dtype Float, or negative "
-            "labels; expected: integers [samples] from 0 on, on the CPU");
+            "labels; expected: integers [samples] from 0 on, on the CPU; omit data.sampler: only classes can "
+            "be balanced");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -146,6 +147,26 @@ TEST_F(TableColumnsFile, KeepsColumnsOfSeveralUnits) {
   EXPECT_EQ(data.schema().features[0].kind, ColumnKind::category) << "two units";
   EXPECT_EQ(data.schema().features[1].kind, ColumnKind::category) << "declared";
   EXPECT_EQ(data.schema().features[2].kind, ColumnKind::category) << "1,234 may be 1.234";
+}
+
+TEST_F(TableColumnsFile, NamesTheFewTextsThatKeepAColumnFromItsUnit) {
+  const auto rows = [](int count) {
+    std::string text = "x,y\n?,0\n";
+    for (int i = 1; i < count; ++i) text += std::to_string(i) + " kg," + std::to_string(i) + "\n";
+    return text;
+  };
+  const auto warnings = [&](const std::string& text) {
+    const LogLines log;
+    table({.file = write("t.csv", text), .units = true}).prepare();
+    return log.texts;
+  };
+  const std::vector<std::string> found = warnings(rows(10));
+  EXPECT_EQ(std::ranges::count(found, (scratch_ / "t.csv").string() +
+                                          ", column 'x': data.units cannot read it as numbers because of "
+                                          "\"?\"; if this marks a missing value, list it in data.na_values"),
+            1);
+  for (const std::string& text : warnings(rows(9)))
+    EXPECT_EQ(text.find("data.units"), std::string::npos) << text;
 }
 
 TEST_F(TableColumnsFile, KeepsTextsThatAreMoreThanANumberWithAUnit) {

@@ -61,6 +61,14 @@ TEST_F(TableWindowsFile, HasEachWindowOfEachSeriesWithTheRowAfterIt) {
   EXPECT_EQ(data.val_ids().values, (std::vector<std::string>{"7", "8"}));
 }
 
+TEST_F(TableWindowsFile, BalancesClassesOnly) {
+  EXPECT_EQ(
+      message([&] { windows(alternating(5), {.series = "s"}, {.sampler = "balanced"}).train_dataloader(); }),
+      "data.sampler = \"balanced\": labels: a tensor of the shape [4, 1] and dtype Float, or negative "
+      "labels; expected: integers [samples] from 0 on, on the CPU; omit data.sampler: only classes can "
+      "be balanced");
+}
+
 TEST_F(TableWindowsFile, ReadsJsonLinesAlike) {
   std::string text;
   for (int i = 0; i < 5; ++i)

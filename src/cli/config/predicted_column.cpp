@@ -11,6 +11,7 @@
 #include "base/joined.h"
 #include "cli/config/command_line.h"
 #include "data/sources/table_rows.h"
+#include "formats/tables/table_units.h"
 #include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
@@ -107,7 +108,12 @@ PredictedColumn described(const TableColumn& column, const TableDataOptions& opt
   };
   if (is_listed(options.numbers, column.name)) return with(false, "data.numbers lists it");
   if (is_listed(options.categories, column.name)) return with(true, "data.categories lists it");
-  if (column.kind == ColumnKind::category) return with(true, "its values are texts, thus classes");
+  if (column.kind == ColumnKind::category) {
+    if (!common_unit(column.categories, layout_of(options)))
+      return with(true, "its values are texts, thus classes");
+    if (options.units) return with(false, "its values are numbers with a unit");
+    return with(true, "its values are texts, thus classes; with data.units = true they are numbers");
+  }
   if (num_values(column) == 2) return with(true, "it has two values, thus classes");
   return with(false, "its values are numbers");
 }

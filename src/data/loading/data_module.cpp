@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/loading/balanced_sampler.h"
 #include "data/loading/sample_ranges.h"
 #include "kindling/base/error.h"
 #include "kindling/data/dataset.h"
 #include "kindling/data/input_transform.h"
-#include "kindling/data/sampler.h"
 
 namespace kindling {
 namespace {
@@ -33,17 +33,6 @@ bool has_tensors(const std::shared_ptr<DataLoader>& loader, const std::vector<at
            return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && b.device().is_cpu() &&
                   ((a.const_data_ptr() == b.const_data_ptr() && a.strides() == b.strides()) || a.equal(b));
          });
-}
-
-std::shared_ptr<const Sampler> balanced_sampler(const std::vector<at::Tensor>& tensors, std::int64_t seed) {
-  try {
-    return std::make_shared<WeightedSampler>(
-        balanced_sample_weights(tensors.empty() ? at::Tensor() : tensors.back()), seed);
-  } catch (const DataError& error) {
-    ErrorParts parts = error.parts();
-    parts.place = "data.sampler = \"balanced\": " + parts.place;
-    throw ConfigError(std::move(parts));
-  }
 }
 
 }  // namespace
@@ -85,7 +74,8 @@ void DataModule::predict_from(const std::filesystem::path& file) {
 std::shared_ptr<DataLoader> DataModule::get_tensorloader(std::vector<at::Tensor> tensors, bool train) const {
   DataLoaderOptions loader_options = this->loader_options(train);
   if (train && options_.sampler == "balanced")
-    loader_options.sampler = balanced_sampler(tensors, loader_options.seed);
+    loader_options.sampler =
+        balanced_sampler(tensors.empty() ? at::Tensor() : tensors.back(), loader_options.seed);
   auto loader = std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)),
                                              std::move(loader_options));
   std::shared_ptr<DataLoader>& latest = latest_[train ? 1 : 0];

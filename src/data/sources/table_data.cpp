@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "data/loading/balanced_sampler.h"
 #include "data/loading/window_dataset.h"
 #include "data/sources/data_checks.h"
 #include "data/sources/split_findings.h"
@@ -202,8 +203,7 @@ struct TableData::Impl {
     if (draws)
       loader.sampler = sampler;
     else if (train && data.options().sampler == "balanced")
-      loader.sampler =
-          std::make_shared<WeightedSampler>(balanced_sample_weights(samples.labels), loader.seed);
+      loader.sampler = balanced_sampler(samples.labels, loader.seed);
     std::shared_ptr<const Dataset> dataset;
     if (samples.begins.empty())
       dataset = std::make_shared<TensorDataset>(std::move(tensors));

@@ -193,6 +193,15 @@ Table TableReader::names_only() const {
   return read_table(options_.file, read);
 }
 
+void TableReader::warn_of_texts(const std::string& name, const std::vector<std::string>& without_unit) const {
+  if (without_unit.empty()) return;
+  log_warning(options_.file.string() + ", column '" + one_line(name) +
+              "': data.units cannot read it as numbers because of \"" + one_line(without_unit.front()) +
+              "\"" +
+              (without_unit.size() == 1 ? "" : " and " + counted(without_unit.size() - 1, "other text")) +
+              "; if this marks a missing value, list it in data.na_values");
+}
+
 void TableReader::find_units(const Table& table) {
   const TableOptions layout = layout_in(options_.file, options_);
   std::string found;
@@ -204,7 +213,10 @@ void TableReader::find_units(const Table& table) {
                            contains(options_.dates, name) || contains(options_.exclude, name);
     if (has_texts) continue;
     const auto unit = common_unit(column.categories, layout);
-    if (!unit) continue;
+    if (!unit) {
+      warn_of_texts(name, texts_without_unit(column.categories, layout));
+      continue;
+    }
     units_[name] = *unit;
     found += (found.empty() ? "" : ", ") + one_line(name) + " (" + one_line(unit_text(*unit)) + ")";
   }

@@ -39,6 +39,7 @@ class TableReader {
   bool is_declared(const std::string& name) const;
   void take_row_name(const Table& table);
   void find_units(const Table& table);
+  void warn_of_texts(const std::string& name, const std::vector<std::string>& without_unit) const;
   void find_wrong_times(const Table& table, const std::string& place, WrongRows& wrong) const;
   void require_columns(const Table& table) const;
 

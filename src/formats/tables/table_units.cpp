@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <utility>
 
 #include "formats/tables/table_values.h"
 
@@ -119,6 +121,21 @@ std::optional<NumberUnit> common_unit(const std::vector<std::string>& texts, con
   for (const std::string& text : texts)
     if (!values.number(split_unit(text)->number)) return std::nullopt;
   return unit;
+}
+
+std::vector<std::string> texts_without_unit(const std::vector<std::string>& texts,
+                                            const TableOptions& options) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> by_unit;
+  for (const std::string& text : texts)
+    if (const auto parts = split_unit(text)) by_unit[{parts->prefix, parts->suffix}].push_back(text);
+  for (const auto& [unit, with_unit] : by_unit) {
+    if (10 * with_unit.size() < 9 * texts.size() || !common_unit(with_unit, options)) continue;
+    std::vector<std::string> others;
+    for (const std::string& text : texts)
+      if (std::ranges::find(with_unit, text) == with_unit.end()) others.push_back(text);
+    return others;
+  }
+  return {};
 }
 
 std::optional<double> number_with_unit(std::string_view text, const NumberUnit& unit,

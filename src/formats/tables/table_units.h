@@ -18,6 +18,10 @@ namespace kindling {
 KINDLING_API std::optional<NumberUnit> common_unit(const std::vector<std::string>& texts,
                                                    const TableOptions& options);
 
+// Returns the few texts without the unit that at least nine of ten have; none if there is no such unit.
+KINDLING_API std::vector<std::string> texts_without_unit(const std::vector<std::string>& texts,
+                                                         const TableOptions& options);
+
 // Returns the number; nothing for a text without it, or with another unit.
 std::optional<double> number_with_unit(std::string_view text, const NumberUnit& unit,
                                        const TableOptions& options);

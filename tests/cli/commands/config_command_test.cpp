@@ -116,6 +116,17 @@ TEST_F(ConfigCommand, GuessesHowTheFileIsWritten) {
   expect_in(text_of(scratch_ / "job.toml"), {"thousands = \",\""});
 }
 
+TEST_F(ConfigCommand, TakesNumbersWithAUnitForClassesWithoutTheKey) {
+  std::string text = "x,y\n";
+  for (int i = 0; i < 30; ++i) text += std::to_string(i) + ",$" + std::to_string(5 + i % 11) + "\n";
+  write_text(file_, text);
+  const ProgramRun without = write_config();
+  expect_in(without.out, {"label = \"y\"", "with data.units = true they are numbers"});
+  const ProgramRun with = fit({file_, "--target", "y", "data.units=true", "trainer.max_epochs=1"});
+  ASSERT_EQ(with.exit_code, 0) << with.err;
+  expect_in(with.out, {"model.name = \"mlp_regressor\""});
+}
+
 // A wrong value among numbers with a decimal point.
 TEST_F(ConfigCommand, GuessesNoKeyThatTurnsNumbersIntoClasses) {
   for (const std::string wrong : {"n/a?", "inf"}) {
