@@ -126,6 +126,8 @@ endfunction()
 
 kindling_image_library(png PACKAGE libpng-dev HEADER png.h LIBRARY png)
 kindling_image_library(jpeg PACKAGE libjpeg-dev HEADER jpeglib.h LIBRARY jpeg)
+kindling_image_library(webp PACKAGE libwebp-dev HEADER webp/decode.h LIBRARY webp)
+kindling_image_library(tiff PACKAGE libtiff-dev HEADER tiffio.h LIBRARY tiff)
 
 # C is enabled only where it is needed, and not in a function, where CMake forbids it.
 if(_kindling_with_sources)

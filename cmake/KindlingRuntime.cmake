@@ -24,7 +24,7 @@ function(kindling_install_runtime program)
     LIBRARY DESTINATION lib COMPONENT ${arg_COMPONENT} EXCLUDE_FROM_ALL NAMELINK_SKIP)
   install(RUNTIME_DEPENDENCY_SET ${program}_runtime
     PRE_EXCLUDE_REGEXES "^libcuda\\.so"              # comes with the driver
-    POST_INCLUDE_REGEXES "/lib(png16|jpeg)\\.so"       # small systems lack them, and others have other versions
+    POST_INCLUDE_REGEXES "/lib(png16|jpeg|webp|sharpyuv|tiff|jbig|Lerc|deflate|zstd|lzma)\\.so"  # small systems lack them, and others have other versions
     POST_EXCLUDE_REGEXES "^/(usr/)?lib(64)?/"        # comes with the system
     LIBRARY DESTINATION lib COMPONENT ${arg_COMPONENT} EXCLUDE_FROM_ALL)
 endfunction()

@@ -19,7 +19,16 @@ fi
 compiler=(clang++)
 if command -v ccache >/dev/null; then compiler=(ccache clang++); fi
 flags=(-std=c++20 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc '-DKINDLING_VERSION="fuzz"')
-mapfile -t sources < <(find src/base src/formats src/config -name '*.cpp' ! -name 'no_*_image.cpp' | sort)
+# Libraries that test.sh installs.
+codecs=() left_out=(! -name no_png_image.cpp ! -name no_jpeg_image.cpp)
+for codec in webp:webp/decode.h tiff:tiffio.h; do
+  if clang++ -fsyntax-only -include "${codec#*:}" -x c++ /dev/null 2>/dev/null; then
+    codecs+=("-l${codec%:*}") left_out+=(! -name "no_${codec%:*}_image.cpp")
+  else
+    left_out+=(! -name "${codec%:*}_image.cpp")
+  fi
+done
+mapfile -t sources < <(find src/base src/formats src/config -name '*.cpp' "${left_out[@]}" | sort)
 printf '%s\n' "${sources[@]}" tests/fuzz/*_fuzzer.cpp | xargs -P "$jobs" -I {} bash -c '
   "${@:2}" -fsanitize=fuzzer-no-link -c "$1" -o "build/fuzz/$(basename "$1").o"' _ {} "${compiler[@]}" "${flags[@]}"
 objects=()
@@ -29,7 +38,7 @@ fuzzers=()
 for source in tests/fuzz/*_fuzzer.cpp; do
   fuzzer=$(basename "$source" .cpp)
   fuzzers+=("$fuzzer")
-  clang++ -fsanitize=fuzzer,address,undefined "build/fuzz/$fuzzer.cpp.o" "${objects[@]}" -lspdlog -lfmt -lz -lutf8proc -lpng -ljpeg -o "build/fuzz/$fuzzer"
+  clang++ -fsanitize=fuzzer,address,undefined "build/fuzz/$fuzzer.cpp.o" "${objects[@]}" -lspdlog -lfmt -lz -lutf8proc -lpng -ljpeg "${codecs[@]}" -o "build/fuzz/$fuzzer"
   mkdir -p "build/fuzz/$fuzzer.corpus"
 done
 

@@ -95,6 +95,38 @@ TEST_F(ImageFolders, HaveTheirClassesAndFilesInBytewiseOrder) {
   EXPECT_EQ(on_device[0][2][2][1][2].item<float>(), static_cast<float>(png_value(1, 2, 2, 40)) / 255);
 }
 
+// As torchvision's ImageFolder orders them, except that hidden files are omitted.
+TEST_F(ImageFolders, CountAndNameEveryFile) {
+  if (!can_read_jpeg()) GTEST_SKIP() << "built without libjpeg-turbo";
+  write_png(root_ / "a" / "z.png", 2, 3, 3, 10);
+  write_png(root_ / "a" / "in" / "1.png", 2, 3, 3, 20);
+  write_png(root_ / "a" / "in" / "deep" / "1.PNG", 2, 3, 3, 30);
+  write_png(root_ / "a" / "in" / ".hidden" / "1.png", 2, 3, 3);
+  write_png(root_ / "a" / "no_ending", 2, 3, 3, 40);
+  const std::filesystem::path images = std::filesystem::path(KINDLING_FIXTURES) / "images";
+  std::filesystem::copy_file(images / "gradient.jpg", root_ / "a" / "photo.jfif");
+  write("images/a/.DS_Store", "");
+  write("images/a/notes.txt", "text");
+  write("images/a/moving.gif", "GIF89a");
+  write("images/readme.txt", "in no class");
+  std::filesystem::create_directory_symlink(root_, root_ / "a" / "link");
+  const LogLines log(LogLevel::info);
+  ImageFolder data({.root = root_, .size = {{2, 3}}});
+  data.prepare();
+  EXPECT_EQ(data.skipped_samples().size(), 1U);
+  EXPECT_EQ(log.texts,
+            (std::vector<std::string>{
+                root_.string() + ": skipped 1 of 6 images, which cannot be used:\n  " +
+                    (root_ / "a/moving.gif").string() +
+                    ": Kindling does not read the format GIF; expected: a PNG, JPEG, BMP, WebP or TIFF image",
+                root_.string() +
+                    ": 5 images; no images: 2 files, such as readme.txt; hidden: 2 files or directories"}));
+  write_png(root_ / "b" / "1.png", 2, 3, 3);
+  ImageFolder ordered({.root = root_, .size = {{2, 3}}}, {.val = {{0, 5}}});
+  EXPECT_EQ(ordered.val_ids().values, (std::vector<std::string>{"a/no_ending", "a/photo.jfif", "a/z.png",
+                                                                "a/in/1.png", "a/in/deep/1.PNG"}));
+}
+
 TEST_F(ImageFolders, NormalizeOnTheDevice) {
   write_png(root_ / "a" / "1.png", 1, 1, 1, 51);
   ImageFolder data({.root = root_, .normalize = {{0.5, 0.25}}});
@@ -200,7 +232,7 @@ TEST_F(ImageFolders, RefuseWrongDirectoriesAndLists) {
             "data.list to a table with the columns file and label");
   write("images/b/x.txt", "");
   EXPECT_EQ(refusal({.root = root_}),
-            "images/b: there are no images of this class; expected: files that end with .png, .jpg or .jpeg; "
+            "images/b: there are no images of this class; expected: PNG, JPEG, BMP, WebP or TIFF files; "
             "remove the directory if it is not a class");
   EXPECT_EQ(refusal({.list = root_ / "no.csv"}),
             "images/no.csv: no such file; expected: the table of data.list, with the columns file and "
@@ -213,17 +245,19 @@ TEST_F(ImageFolders, RefuseWrongDirectoriesAndLists) {
       refusal({.list = scratch_ / "files.csv"}),
       "data.list: files.csv has no column 'label'; expected: one of file, labels; did you mean 'labels'?");
   write("files.csv", "file,label\nx.png,a\n");
-  EXPECT_EQ(
-      refusal({.list = scratch_ / "files.csv"}),
-      "files.csv, row 1, column 'file': there is no file x.png; expected: a PNG or JPEG file; correct the "
-      "row, or set data.root to the directory of the files");
+  EXPECT_EQ(refusal({.list = scratch_ / "files.csv"}),
+            "files.csv, row 1, column 'file': there is no file x.png; expected: a PNG, JPEG, BMP, WebP or "
+            "TIFF file; correct the "
+            "row, or set data.root to the directory of the files");
   write("files.csv", "file,label\nx.png,a\n,b\n");
   EXPECT_EQ(refusal({.root = root_, .list = scratch_ / "files.csv"}),
-            "files.csv, row 2, column 'file': the file is missing; expected: a PNG or JPEG file; correct the "
+            "files.csv, row 2, column 'file': the file is missing; expected: a PNG, JPEG, BMP, WebP or TIFF "
+            "file; correct the "
             "row, or set data.root to the directory of the files");
   write("files.csv", "file,label\nNA,b\n");
   EXPECT_EQ(refusal({.root = root_, .list = scratch_ / "files.csv"}),
-            "files.csv, row 1, column 'file': the file is missing; expected: a PNG or JPEG file; correct the "
+            "files.csv, row 1, column 'file': the file is missing; expected: a PNG, JPEG, BMP, WebP or TIFF "
+            "file; correct the "
             "row, or set data.root to the directory of the files");
   write("files.csv", "file,label\nx.png,\n");
   EXPECT_EQ(
@@ -304,17 +338,17 @@ TEST_F(ImageFolders, SkipBrokenFilesWithAWarning) {
   std::string expected = "data.on_broken: skipped 7 of 17 images, which cannot be used:";
   for (int i = 0; i < 5; ++i)
     expected += "\n  images/a/bad" + std::to_string(i) +
-                ".png: the file is neither PNG nor JPEG; expected: a PNG or JPEG image";
+                ".png: the file is not an image; expected: a PNG, JPEG, BMP, WebP or TIFF image";
   ASSERT_EQ(log.texts.size(), 1U);
   EXPECT_EQ(without_folder(log.texts[0]), expected + "\n  and 2 more; `kindling data check` lists all");
   const std::vector<std::string> skipped = data.skipped_samples();
   ASSERT_EQ(skipped.size(), 7U);
   EXPECT_EQ(without_folder(skipped[6]),
-            "images/a/bad6.png: the file is neither PNG nor JPEG; expected: a PNG or JPEG image");
+            "images/a/bad6.png: the file is not an image; expected: a PNG, JPEG, BMP, WebP or TIFF image");
   for (int i = 0; i < 10; ++i) std::filesystem::remove(root_ / "a" / ("good" + std::to_string(i) + ".png"));
   EXPECT_EQ(refusal({.root = root_, .on_broken = "skip"}),
-            "images: all 7 images are broken; the first is images/a/bad0.png: the file is neither PNG nor "
-            "JPEG; expected: a PNG or JPEG image; expected: images that can be read");
+            "images: all 7 images are broken; the first is images/a/bad0.png: the file is not an image; "
+            "expected: a PNG, JPEG, BMP, WebP or TIFF image; expected: images that can be read");
 }
 
 TEST_F(ImageFolders, AreSplitByClass) {

@@ -30,9 +30,8 @@ struct ImageFolderOptions {
   std::string on_broken = "stop";
 
   static constexpr auto fields = kindling::fields(
-      kindling::field(
-          "root", &ImageFolderOptions::root,
-          {.doc = "directory with one directory of PNG and JPEG files per class", .example = "\"images\""}),
+      kindling::field("root", &ImageFolderOptions::root,
+                      {.doc = "directory with one directory of images per class", .example = "\"images\""}),
       kindling::field("list", &ImageFolderOptions::list,
                       {.doc = "table with the columns file and label, instead of class directories; "
                               "files are relative to root, or else to the list",
@@ -71,8 +70,8 @@ struct ImageFolderOptions {
                        .choices = "stop|skip"}));
 };
 
-// Labelled PNG and JPEG files, decoded when a batch needs them, on the loader's workers if there are some. A
-// batch is {uint8 [batch, channels, height, width], int64 [batch]} and becomes float / 255 on the device.
+// Labelled image files (image.h), decoded when a batch needs them, on the loader's workers if there are some.
+// A batch is {uint8 [batch, channels, height, width], int64 [batch]} and becomes float / 255 on the device.
 //
 // The classes are the names of the directories in `root` (hidden ones are skipped), sorted bytewise, with
 // their files sorted bytewise; or the values of the column `label`, numbers in ascending order. A file of

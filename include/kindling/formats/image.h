@@ -9,8 +9,8 @@
 
 #include "kindling/base/export.h"
 
-// Reads and writes PNG files with libpng, and reads JPEG files with libjpeg-turbo, each if Kindling was built
-// with it.
+// Reads PNG, JPEG, WebP and TIFF files with libpng, libjpeg-turbo, libwebp and libtiff, each if Kindling was
+// built with it, and BMP files without a library. Writes PNG files.
 namespace kindling {
 
 // The pixels of an image.
@@ -21,12 +21,13 @@ struct Image {
 };
 
 struct ImageOptions {
-  // 1 or 3: converts (grey = 0.299 R + 0.587 G + 0.114 B); 0: as in the file, a palette counts as color.
+  // 1 or 3: converts (grey = 0.299 R + 0.587 G + 0.114 B); 0: as in the file, a palette counts as color, in
+  // BMP files only if it has other colors than grey.
   std::int64_t channels = 0;
   // Files whose header promises more pixels are refused before memory for them is allocated.
   std::int64_t max_pixels = 100'000'000;
   // Height and width that the caller resizes to, {0, 0}: unknown. JPEG files are decoded at 1/2, 1/4 or 1/8
-  // of their size, which is faster, if the result is still at least this large. PNG files have their full
+  // of their size, which is faster, if the result is still at least this large. Other files have their full
   // size.
   std::array<std::int64_t, 2> wanted_size{0, 0};
 };
@@ -34,13 +35,22 @@ struct ImageOptions {
 // True if Kindling was built with the library for these files. PNG files can then be written, too.
 KINDLING_API bool can_read_png() noexcept;
 KINDLING_API bool can_read_jpeg() noexcept;
+KINDLING_API bool can_read_webp() noexcept;
+KINDLING_API bool can_read_tiff() noexcept;
+
+// Returns the name of the format of images, such as "PNG" or "GIF", that the first bytes of a file show;
+// empty for other files. 32 bytes are enough.
+KINDLING_API std::string_view image_format(std::string_view first_bytes) noexcept;
+// True for the formats that Kindling reads, if it was built with their libraries.
+KINDLING_API bool can_read_image(std::string_view format) noexcept;
 
 // Both throw DataError, which begins with the path or `place`, for files that are damaged, incomplete, too
 // large, of another format, or whose library is missing. Usable from several threads.
 //
-// 16-bit PNG values are scaled to 8 bits. Alpha and transparent colors are dropped, as PIL's convert("RGB")
-// does. JPEG files are rotated and mirrored as their EXIF orientation says, and `wanted_size` means the
-// result. CMYK becomes RGB without a color profile. No profile or gamma is applied.
+// 16-bit values are scaled to 8 bits. Alpha and transparent colors are dropped, as PIL's convert("RGB") does.
+// Images are rotated and mirrored as their EXIF orientation says, and `wanted_size` means the result. CMYK
+// becomes RGB without a color profile. No profile or gamma is applied. Of a TIFF file the first page is read;
+// animations are refused.
 KINDLING_API Image read_image(const std::filesystem::path& path, const ImageOptions& options = {});
 KINDLING_API Image parse_image(std::string_view bytes, const std::string& place,
                                const ImageOptions& options = {});

@@ -157,7 +157,7 @@ void register_builtin(Registry& registry) {
   registry.data<Cifar100, Cifar100Options>("cifar100",
                                            "color images of 32 x 32 pixels, of 100 classes, binary version");
   registry.data<ImageFolder, ImageFolderOptions>("image_folder",
-                                                 "PNG and JPEG files in class directories or in a list");
+                                                 "image files in class directories or in a list");
   registry.data<ArrayData, ArrayDataOptions>("arrays",
                                              "inputs and labels from .npz, .npy, .safetensors or .pt");
   registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a table: CSV or JSON lines");

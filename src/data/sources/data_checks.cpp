@@ -36,10 +36,10 @@ std::filesystem::path data_directory(const std::string& name) {
   return std::filesystem::path(home != nullptr ? home : ".") / ".cache" / "kindling" / name;
 }
 
-void warn_of_skipped(const std::vector<std::string>& errors, std::size_t num_samples,
-                     const std::string& samples) {
+void warn_of_skipped(const std::string& place, const std::vector<std::string>& errors,
+                     std::size_t num_samples, const std::string& samples) {
   constexpr std::size_t kMostNamed = 5;
-  std::string text = "data.on_broken: skipped " + std::to_string(errors.size()) + " of " +
+  std::string text = place + ": skipped " + std::to_string(errors.size()) + " of " +
                      std::to_string(num_samples) + " " + samples + ", which cannot be used:";
   for (std::size_t i = 0; i < std::min(errors.size(), kMostNamed); ++i) text += "\n  " + errors[i];
   if (errors.size() > kMostNamed)

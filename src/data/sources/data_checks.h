@@ -22,10 +22,10 @@ void require_data_file(const std::filesystem::path& path, const char* key, const
 // directory that the user has chosen.
 std::string where_to_download(const std::optional<std::filesystem::path>& root);
 
-// Logs a warning about samples that data.on_broken skips, with the first of their errors. `samples` is what
-// they are called: "rows".
-void warn_of_skipped(const std::vector<std::string>& errors, std::size_t num_samples,
-                     const std::string& samples);
+// Logs a warning about samples that are skipped, with the first of their errors. `place`: the key, or the
+// file or directory that has them. `samples` is what they are called: "rows".
+void warn_of_skipped(const std::string& place, const std::vector<std::string>& errors,
+                     std::size_t num_samples, const std::string& samples);
 
 // Returns a sampler that draws training samples with replacement, in proportion to their weights: float64
 // [samples] on the CPU, finite and at least 0. Throws DataError if all are 0, with the place of the weights

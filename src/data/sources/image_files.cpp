@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <fstream>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -14,6 +16,8 @@
 #include "data/sources/table_labels.h"
 #include "data/sources/table_rows.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/text.h"
 #include "kindling/formats/image.h"
 #include "kindling/formats/table.h"
 
@@ -24,26 +28,99 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRelativePaths = "relative paths are relative to the config file's directory";
 
+constexpr const char* kFormats = "PNG, JPEG, BMP, WebP or TIFF";
+
+// True for a file that is an image by its name. If it is none, its error says so when it is read.
 bool has_image_extension(const fs::path& file) {
   const std::string extension = lower_case(file.extension().string());
   return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
 }
 
-// Returns the names in a directory that `is_wanted` chooses, sorted bytewise. Hidden ones are skipped.
-template <class Predicate>
-std::vector<std::string> sorted_names(const fs::path& folder, Predicate is_wanted) {
+// Returns the names in a directory, sorted bytewise.
+std::vector<std::string> sorted_names(const fs::path& folder) {
   std::vector<std::string> names;
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-      if (const std::string name = entry.path().filename().string();
-          !name.starts_with(".") && is_wanted(entry))
-        names.push_back(name);
+      names.push_back(entry.path().filename().string());
   } catch (const fs::filesystem_error& error) {
     throw DataError({.place = folder.string(), .found = error.code().message(), .wanted = "a directory"});
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
+
+bool is_hidden(const std::string& name) { return name.starts_with("."); }
+
+std::string first_bytes(const fs::path& file) {
+  constexpr std::streamsize kEnough = 32;
+  std::string bytes(kEnough, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(bytes.data(), kEnough);
+  bytes.resize(static_cast<std::size_t>(stream.gcount()));
+  return bytes;
+}
+
+// The files of class directories by what they are.
+class FoundFiles {
+ public:
+  FoundFiles(const fs::path& root, ImageFiles& images) : root_(root), images_(images) {}
+
+  // Adds the files of a directory, then those of the directories in it. `above`: the directories that lead
+  // there, which a link may name again.
+  void add_folder(const std::string& folder, std::vector<fs::path> above) {
+    above.push_back(fs::canonical(root_ / folder));
+    std::vector<std::string> folders;
+    for (const std::string& name : sorted_names(root_ / folder)) {
+      const std::string path = folder + "/" + name;
+      if (is_hidden(name))
+        ++num_hidden_;
+      else if (fs::is_directory(root_ / path))
+        folders.push_back(path);
+      else
+        add_file(path);
+    }
+    for (const std::string& inner : folders)
+      if (std::ranges::find(above, fs::canonical(root_ / inner)) == above.end()) add_folder(inner, above);
+  }
+  void add_hidden() { ++num_hidden_; }
+  void add_other(std::string path) { others_.push_back(std::move(path)); }
+
+  void log() const {
+    if (!images_.unread.empty())
+      warn_of_skipped(images_.folder.string(), images_.unread, images_.names.size() + images_.unread.size(),
+                      "images");
+    if (others_.empty() && num_hidden_ == 0) return;
+    std::string text = images_.folder.string() + ": " + counted(images_.names.size(), "image");
+    if (!others_.empty())
+      text += "; no images: " + counted(others_.size(), "file") + ", such as " + one_line(others_.front());
+    log_info(text + (num_hidden_ == 0
+                         ? ""
+                         : "; hidden: " + std::to_string(num_hidden_) +
+                               (num_hidden_ == 1 ? " file or directory" : " files or directories")));
+  }
+
+ private:
+  void add_file(const std::string& path) {
+    const std::string format(has_image_extension(path) ? "PNG" : image_format(first_bytes(root_ / path)));
+    if (format.empty())
+      others_.push_back(path);
+    else if (has_image_extension(path) || can_read_image(format))
+      images_.names.push_back(path);
+    else
+      images_.unread.push_back(error_of(path));
+  }
+  std::string error_of(const std::string& path) const try {
+    read_image(root_ / path);
+    return "";
+  } catch (const DataError& error) {
+    return error.what();
+  }
+
+  const fs::path& root_;
+  ImageFiles& images_;
+  std::vector<std::string> others_{};
+  std::size_t num_hidden_ = 0;
+};
 
 // Returns what is wrong with each file; an empty text: nothing.
 std::vector<std::string> errors_of(const ImageFiles& files) {
@@ -73,7 +150,15 @@ ImageFiles files_in_class_folders(const fs::path& root) {
                      .wanted = "the directory of data.root, with a directory of images per class",
                      .remedy = kRelativePaths});
   ImageFiles files{.folder = root};
-  files.classes = sorted_names(root, [](const fs::directory_entry& entry) { return entry.is_directory(); });
+  FoundFiles found(root, files);
+  for (const std::string& name : sorted_names(root)) {
+    if (is_hidden(name))
+      found.add_hidden();
+    else if (fs::is_directory(root / name))
+      files.classes.push_back(name);
+    else
+      found.add_other(name);
+  }
   if (files.classes.empty())
     throw DataError({.place = root.string(),
                      .found = "there are no directories in it",
@@ -81,17 +166,19 @@ ImageFiles files_in_class_folders(const fs::path& root) {
                      .remedy = "or set data.list to a table with the columns file and label"});
   for (std::size_t label = 0; label < files.classes.size(); ++label) {
     const std::string& name = files.classes[label];
-    const auto images = sorted_names(root / name, [](const fs::directory_entry& entry) {
-      return has_image_extension(entry.path()) && !entry.is_directory();
-    });
-    if (images.empty())
-      throw DataError({.place = (root / name).string(),
-                       .found = "there are no images of this class",
-                       .wanted = "files that end with .png, .jpg or .jpeg",
-                       .remedy = "remove the directory if it is not a class"});
-    for (const std::string& image : images) files.names.push_back(name + "/" + image);
+    const std::size_t unread_before = files.unread.size();
+    found.add_folder(name, {fs::canonical(root)});
+    if (files.names.size() == files.labels.size())
+      throw DataError(
+          {.place = (root / name).string(),
+           .found = "there are no images of this class" + (files.unread.size() == unread_before
+                                                               ? std::string()
+                                                               : ", but " + files.unread[unread_before]),
+           .wanted = std::string(kFormats) + " files",
+           .remedy = "remove the directory if it is not a class"});
     files.labels.resize(files.names.size(), static_cast<std::int64_t>(label));
   }
+  found.log();
   return files;
 }
 
@@ -124,7 +211,7 @@ ImageFiles files_in_list(const fs::path& list, const fs::path& folder, const std
       throw DataError({.place = place + ", row " + std::to_string(row + 1) + ", column 'file'",
                        .found = files.names.back().empty() ? "the file is missing"
                                                            : "there is no file " + files.path(row).string(),
-                       .wanted = "a PNG or JPEG file",
+                       .wanted = std::string("a ") + kFormats + " file",
                        .remedy = "correct the row, or set data.root to the directory of the files"});
   }
   return files;
@@ -149,7 +236,7 @@ std::vector<std::string> drop_broken_files(ImageFiles& files) {
                      .found = "all " + std::to_string(broken.size()) + " images are broken; the first is " +
                               broken.front(),
                      .wanted = "images that can be read"});
-  if (!broken.empty()) warn_of_skipped(broken, errors.size(), "images");
+  if (!broken.empty()) warn_of_skipped("data.on_broken", broken, errors.size(), "images");
   files.names = std::move(names);
   files.labels = std::move(labels);
   files.weights = std::move(weights);

@@ -14,12 +14,15 @@ struct ImageFiles {
   std::vector<std::int64_t> labels{};  // one per sample
   std::vector<double> weights{};       // one per sample; empty: none
   std::vector<std::string> classes{};  // the name of each label
+  std::vector<std::string> unread{};   // an error for each image whose format is not read
 
   std::filesystem::path path(std::size_t sample) const { return folder / names[sample]; }
 };
 
-// Returns the PNG and JPEG files in the class directories of `root`, by class and name. Hidden directories
-// and other files are skipped. Throws DataError for a missing directory and for a class without images.
+// Returns the images in the class directories of `root` and the directories in them, by class, directory and
+// name, as torchvision's ImageFolder does: files whose ending or first bytes are those of a format that
+// Kindling reads. Images of other formats, other files and hidden ones are counted and named in the log.
+// Throws DataError for a missing directory and for a class without images.
 ImageFiles files_in_class_folders(const std::filesystem::path& root);
 
 // Returns the files of a table with the columns file and label, in its order. Throws DataError with the

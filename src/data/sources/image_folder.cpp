@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "data/loading/balanced_sampler.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_checks.h"
 #include "data/sources/image_file_dataset.h"
@@ -83,12 +84,11 @@ struct ImageFolder::Impl {
                                         std::move(loader_options));
   }
 
-  // Draws with replacement, so that all classes come equally often.
-  std::shared_ptr<const Sampler> balanced_sampler(std::int64_t seed) const {
+  std::shared_ptr<const Sampler> sampler_of_classes(std::int64_t seed) const {
     std::vector<std::int64_t> labels;
     for (const std::int64_t sample : split.train)
       labels.push_back(files->labels[static_cast<std::size_t>(sample)]);
-    return std::make_shared<WeightedSampler>(balanced_sample_weights(at::tensor(labels, at::kLong)), seed);
+    return balanced_sampler(at::tensor(labels, at::kLong), seed);
   }
 
   // Draws with replacement, in proportion to the weights of the list.
@@ -120,7 +120,9 @@ ImageFolder::~ImageFolder() = default;
 
 void ImageFolder::prepare_data() {
   ImageFiles files = find_files(impl_->options);
-  if (impl_->options.on_broken == "skip") impl_->skipped = drop_broken_files(files);
+  impl_->skipped = files.unread;
+  if (impl_->options.on_broken == "skip")
+    for (std::string& error : drop_broken_files(files)) impl_->skipped.push_back(std::move(error));
   impl_->split = split_files(files, impl_->options, options());
   impl_->format = format_of(files, impl_->options);
   impl_->files = std::make_shared<const ImageFiles>(std::move(files));
@@ -131,7 +133,7 @@ std::shared_ptr<DataLoader> ImageFolder::train_dataloader() {
   if (impl_->train_loader) return impl_->train_loader;
   DataLoaderOptions loader = loader_options(/*train=*/true);
   if (!impl_->options.weights.empty()) loader.sampler = impl_->weighted_sampler(options().seed);
-  if (options().sampler == "balanced") loader.sampler = impl_->balanced_sampler(options().seed);
+  if (options().sampler == "balanced") loader.sampler = impl_->sampler_of_classes(options().seed);
   return impl_->train_loader = impl_->loader_of(impl_->split.train, std::move(loader));
 }
 

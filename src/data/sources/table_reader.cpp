@@ -114,7 +114,7 @@ Table TableReader::without_broken(Table table, const std::filesystem::path& file
                      .found = "no row can be used; the first error: " + errors[0],
                      .wanted = "at least one row that can be read"});
   if (skips())
-    warn_of_skipped(errors, errors.size() + table.num_rows, "rows");
+    warn_of_skipped("data.on_broken", errors, errors.size() + table.num_rows, "rows");
   else
     log_warning("data.on_missing_target: omitted " + std::to_string(errors.size()) + " of " +
                 counted(errors.size() + table.num_rows, "row") + " of " + file.filename().string() +

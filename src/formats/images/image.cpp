@@ -1,5 +1,7 @@
 #include "kindling/formats/image.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "base/error_kind.h"
@@ -10,10 +12,82 @@
 namespace kindling {
 namespace {
 
-constexpr std::string_view kPngSignature = "\x89PNG\r\n\x1a\n", kJpegSignature = "\xff\xd8\xff";
+using namespace std::string_view_literals;
+
 constexpr std::size_t kMaxImageBytes = std::size_t{1} << 30;
 
+// What a file of a format contains from a position on.
+struct Signature {
+  std::string_view format, bytes;
+  std::size_t at = 0;
+};
+
+constexpr std::array kSignatures{
+    Signature{"PNG", "\x89PNG\r\n\x1a\n"},
+    Signature{"JPEG", "\xff\xd8\xff"},
+    Signature{"WebP", "WEBP", 8},
+    Signature{"TIFF", "II*\0"sv},
+    Signature{"TIFF", "MM\0*"sv},
+    Signature{"TIFF", "II+\0\x08"sv},  // of more than 4 GiB
+    Signature{"TIFF", "MM\0+\0\x08"sv},
+    Signature{"GIF", "GIF8"},
+    Signature{"AVIF", "ftypavif", 4},
+    Signature{"AVIF", "ftypavis", 4},
+    Signature{"HEIF", "ftyphei", 4},
+    Signature{"HEIF", "ftyphev", 4},
+    Signature{"HEIF", "ftypmif1", 4},
+    Signature{"JPEG XL", "\xff\x0a"},
+    Signature{"JPEG XL", "\0\0\0\x0cJXL "sv},
+    Signature{"JPEG 2000", "\0\0\0\x0cjP  "sv},
+    Signature{"JPEG 2000", "\xff\x4f\xff\x51"},
+    Signature{"ICO", "\0\0\x01\0"sv},
+    Signature{"PSD", "8BPS\0\x01"sv},
+    Signature{"DDS", "DDS \x7c\0\0\0"sv},
+    Signature{"OpenEXR", "v/1\x01"},
+};
+
+struct Codec {
+  std::string_view format;
+  bool (*can_read)() noexcept;
+  Image (*decode)(const ImageSource&);
+};
+
+constexpr std::array kCodecs{
+    Codec{"PNG", &can_read_png, &decode_png},    Codec{"JPEG", &can_read_jpeg, &decode_jpeg},
+    Codec{"BMP", &can_read_bmp, &decode_bmp},    Codec{"WebP", &can_read_webp, &decode_webp},
+    Codec{"TIFF", &can_read_tiff, &decode_tiff},
+};
+
+const Codec* codec_of(std::string_view format) {
+  const auto* const found = std::ranges::find(kCodecs, format, &Codec::format);
+  return found == kCodecs.end() ? nullptr : &*found;
+}
+
+// Two letters would be too few: the rest of the file's header is zero, and that of the image has a known
+// size.
+bool is_bmp(std::string_view bytes) {
+  constexpr std::string_view kHeaderSizes = "\x0c\x28\x34\x38\x40\x6c\x7c";
+  return bytes.size() >= 18 && bytes.starts_with("BM") && bytes.substr(15, 3) == "\0\0\0"sv &&
+         kHeaderSizes.find(bytes[14]) != std::string_view::npos;
+}
+
 }  // namespace
+
+std::string_view image_format(std::string_view first_bytes) noexcept {
+  for (const Signature& signature : kSignatures)
+    if (first_bytes.size() >= signature.at && first_bytes.substr(signature.at).starts_with(signature.bytes))
+      return signature.format;
+  return is_bmp(first_bytes) ? "BMP" : "";
+}
+
+bool can_read_image(std::string_view format) noexcept {
+  const Codec* const codec = codec_of(format);
+  return codec != nullptr && codec->can_read();
+}
+
+void refuse_content(const ImageSource& source, const std::string& found, const std::string& wanted) {
+  throw DataError({.place = source.place, .found = found, .wanted = wanted});
+}
 
 void refuse_image(const ImageSource& source, const std::string& format, const std::string& reason) {
   throw DataError({.place = source.place,
@@ -60,11 +134,12 @@ Image parse_image(std::string_view bytes, const std::string& place, const ImageO
     throw ConfigError({.place = "ImageOptions::channels",
                        .found = "it is " + std::to_string(options.channels),
                        .wanted = "0, 1 or 3"});
-  if (bytes.starts_with(kPngSignature)) return decode_png(source);
-  if (bytes.starts_with(kJpegSignature)) return decode_jpeg(source);
-  throw DataError({.place = place,
-                   .found = bytes.empty() ? "the file is empty" : "the file is neither PNG nor JPEG",
-                   .wanted = "a PNG or JPEG image"});
+  const std::string format(image_format(bytes));
+  if (const Codec* const codec = codec_of(format)) return codec->decode(source);
+  const std::string found = bytes.empty()    ? "the file is empty"
+                            : format.empty() ? "the file is not an image"
+                                             : "Kindling does not read the format " + format;
+  refuse_content(source, found, "a PNG, JPEG, BMP, WebP or TIFF image");
 }
 
 Image read_image(const std::filesystem::path& path, const ImageOptions& options) {

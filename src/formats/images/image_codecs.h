@@ -16,16 +16,23 @@ struct ImageSource {
   const ImageOptions& options;
 };
 
-// Return the image with the channels of the options. png_image.cpp and jpeg_image.cpp define them, or without
-// the libraries no_png_image.cpp and no_jpeg_image.cpp, whose functions throw.
+// Return the image with the channels of the options. Those of a library that is missing are defined in
+// no_png_image.cpp and the like, and throw.
 Image decode_png(const ImageSource& source);
 Image decode_jpeg(const ImageSource& source);
+Image decode_bmp(const ImageSource& source);
+Image decode_webp(const ImageSource& source);
+Image decode_tiff(const ImageSource& source);
+bool can_read_bmp() noexcept;
 // Returns the bytes of a PNG file; `place` is for messages. The image has been checked.
 std::string encode_png(const Image& image, const std::string& place);
 
 // Throws DataError for a damaged file.
 [[noreturn]] void refuse_image(const ImageSource& source, const std::string& format,
                                const std::string& reason);
+// Throws DataError for a whole file that Kindling does not read.
+[[noreturn]] void refuse_content(const ImageSource& source, const std::string& found,
+                                 const std::string& wanted);
 // Throws DataError that names the package of a library that Kindling was built without.
 [[noreturn]] void refuse_format(const ImageSource& source, const std::string& format,
                                 const std::string& library, const std::string& package);

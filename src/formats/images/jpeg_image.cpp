@@ -7,10 +7,10 @@
 #include <jerror.h>
 // clang-format on
 
-#include <cstring>
 #include <new>
 #include <utility>
 
+#include "formats/images/exif.h"
 #include "formats/images/image_codecs.h"
 
 namespace kindling {
@@ -88,90 +88,20 @@ bool jpeg_succeeds(JpegState* state, void (*step)(JpegState*)) {
   return true;
 }
 
-constexpr std::string_view kExifStart("Exif\0\0", 6);
-constexpr std::uint32_t kOrientationTag = 0x0112, kShortType = 3;
-
-// The TIFF structure in an EXIF block: numbers in the byte order that it names.
-struct TiffBlock {
-  std::string_view bytes;
-  bool is_big_endian = false;
-
-  bool holds(std::size_t at, std::size_t size) const {
-    return at <= bytes.size() && bytes.size() - at >= size;
-  }
-  // Both return 0 outside of the block.
-  std::uint32_t number16(std::size_t at) const {
-    if (!holds(at, 2)) return 0;
-    const auto byte = [&](std::size_t i) {
-      return static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes[at + i]));
-    };
-    return is_big_endian ? byte(0) << 8 | byte(1) : byte(1) << 8 | byte(0);
-  }
-  std::uint32_t number32(std::size_t at) const {
-    if (!holds(at, 4)) return 0;
-    const std::uint32_t first = number16(at), second = number16(at + 2);
-    return is_big_endian ? first << 16 | second : second << 16 | first;
-  }
-};
-
-// Returns the orientation 1 to 8 of an EXIF block, the content of an APP1 segment; 1 if there is none or the
-// block is damaged, as viewers do.
-int exif_orientation(std::string_view segment) {
-  if (!segment.starts_with(kExifStart)) return 1;
-  segment.remove_prefix(kExifStart.size());
-  if (!segment.starts_with("II") && !segment.starts_with("MM")) return 1;
-  const TiffBlock block{segment, segment[0] == 'M'};
-  const std::size_t directory = block.number32(4);
-  const std::size_t entries = block.number16(directory);
-  for (std::size_t i = 0; i < entries; ++i) {
-    const std::size_t entry = directory + 2 + 12 * i;
-    if (!block.holds(entry, 12)) return 1;
-    if (block.number16(entry) != kOrientationTag) continue;
-    const std::uint32_t value = block.number16(entry + 8);
-    return block.number16(entry + 2) == kShortType && value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
-  }
-  return 1;
-}
-
-// True if upright() exchanges width and height.
-bool exchanges_sides(int orientation) { return orientation >= 5; }
-
-// Returns the image upright: mirrored and rotated as the orientation 1 to 8 says.
-Image upright(Image image, int orientation) {
-  if (orientation <= 1 || orientation > 8) return image;
-  // The source of the pixel (x, y) of the result: exchanged first, then mirrored.
-  const bool exchanged = exchanges_sides(orientation);
-  const bool mirrors_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool mirrors_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  Image out{.width = exchanged ? image.height : image.width,
-            .height = exchanged ? image.width : image.height,
-            .channels = image.channels,
-            .pixels = std::vector<std::uint8_t>(image.pixels.size())};
-  const auto channels = static_cast<std::size_t>(image.channels);
-  std::uint8_t* to = out.pixels.data();
-  for (std::int64_t y = 0; y < out.height; ++y)
-    for (std::int64_t x = 0; x < out.width; ++x, to += channels) {
-      std::int64_t from_x = exchanged ? y : x, from_y = exchanged ? x : y;
-      if (mirrors_x) from_x = image.width - 1 - from_x;
-      if (mirrors_y) from_y = image.height - 1 - from_y;
-      std::memcpy(to, &image.pixels[static_cast<std::size_t>(from_y * image.width + from_x) * channels],
-                  channels);
-    }
-  return out;
-}
-
 int orientation_of(const jpeg_decompress_struct& jpeg) {
   for (const jpeg_marker_struct* marker = jpeg.marker_list; marker != nullptr; marker = marker->next) {
     const std::string_view segment(reinterpret_cast<const char*>(marker->data), marker->data_length);
+    if (!segment.starts_with(kExifStart)) continue;
     if (const int orientation = exif_orientation(segment); orientation != 1) return orientation;
   }
   return 1;
 }
 
-// Chooses the colors and the scale of the result.
+// Chooses the colors and the scale of the result. The brightness that color files contain is not the grey of
+// their rounded colors.
 void set_jpeg_output(jpeg_decompress_struct& jpeg, const ImageOptions& options, int orientation) {
   const bool is_cmyk = jpeg.num_components == 4;
-  const bool is_grey = options.channels == 1 || (options.channels == 0 && jpeg.num_components == 1);
+  const bool is_grey = jpeg.num_components == 1 && options.channels != 3;
   jpeg.out_color_space = is_cmyk ? JCS_CMYK : is_grey ? JCS_GRAYSCALE : JCS_RGB;
   auto [height, width] = options.wanted_size;
   if (height <= 0 || width <= 0) return;
@@ -182,18 +112,24 @@ void set_jpeg_output(jpeg_decompress_struct& jpeg, const ImageOptions& options, 
     if (scaled(jpeg.image_height) >= height && scaled(jpeg.image_width) >= width) break;
 }
 
+// Returns a * b / 255, rounded to the nearest.
+std::uint8_t scaled_product(unsigned a, unsigned b) {
+  const unsigned product = a * b + 128;
+  return static_cast<std::uint8_t>(((product >> 8) + product) >> 8);
+}
+
 // Replaces CMYK by RGB. Adobe's programs store the values inverted.
 void convert_from_cmyk(Image& image, bool is_inverted) {
   const auto count = static_cast<std::size_t>(image.width * image.height);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto ink = [&](std::size_t channel) -> unsigned {
-      const unsigned value = image.pixels[4 * i + channel];
-      return is_inverted ? value : 255 - value;
+    const std::uint8_t* const pixel = &image.pixels[4 * i];
+    const auto ink = [&](std::size_t channel) {
+      return is_inverted ? 255U - pixel[channel] : pixel[channel];
     };
-    const unsigned light = ink(3), red = ink(0), green = ink(1), blue = ink(2);
-    image.pixels[3 * i] = static_cast<std::uint8_t>(red * light / 255);
-    image.pixels[3 * i + 1] = static_cast<std::uint8_t>(green * light / 255);
-    image.pixels[3 * i + 2] = static_cast<std::uint8_t>(blue * light / 255);
+    const unsigned light = 255 - ink(3), cyan = ink(0), magenta = ink(1), yellow = ink(2);
+    image.pixels[3 * i] = static_cast<std::uint8_t>(light - scaled_product(cyan, light));
+    image.pixels[3 * i + 1] = static_cast<std::uint8_t>(light - scaled_product(magenta, light));
+    image.pixels[3 * i + 2] = static_cast<std::uint8_t>(light - scaled_product(yellow, light));
   }
   image.pixels.resize(3 * count);
   image.channels = 3;
@@ -228,10 +164,8 @@ Image decode_jpeg(const ImageSource& source) {
   image.pixels.resize(static_cast<std::size_t>(image.width * image.height * image.channels));
   state.pixels = image.pixels.data();
   run(&read_jpeg_rows);
-  if (image.channels == 4) {
-    convert_from_cmyk(image, state.jpeg.saw_Adobe_marker != FALSE);
-    if (source.options.channels == 1) convert_to_grey(image);
-  }
+  if (image.channels == 4) convert_from_cmyk(image, state.jpeg.saw_Adobe_marker != FALSE);
+  if (source.options.channels == 1 && image.channels == 3) convert_to_grey(image);
   return upright(std::move(image), orientation);
 }
 

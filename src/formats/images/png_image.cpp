@@ -2,10 +2,14 @@
 
 #include <csetjmp>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <new>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "formats/images/exif.h"
 #include "formats/images/image_codecs.h"
 #include "kindling/base/error.h"
 
@@ -85,6 +89,19 @@ bool png_succeeds(PngState* state, void (*step)(PngState*)) {
   return true;
 }
 
+// Returns the orientation of the chunk eXIf; 1 if there is none.
+int png_orientation(std::string_view bytes) {
+  constexpr std::size_t kSignature = 8, kAroundData = 12;  // length, type and checksum
+  for (std::size_t at = kSignature; bytes.size() - at >= kAroundData;) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<std::uint8_t>(bytes[at + i]);
+    if (bytes.size() - at - kAroundData < length) return 1;
+    if (bytes.substr(at + 4, 4) == "eXIf") return exif_orientation(bytes.substr(at + 8, length));
+    at += kAroundData + length;
+  }
+  return 1;
+}
+
 }  // namespace
 
 bool can_read_png() noexcept { return true; }
@@ -116,7 +133,7 @@ Image decode_png(const ImageSource& source) {
   state.rows = rows.data();
   run(&read_png_rows);
   if (source.options.channels == 1 && image.channels == 3) convert_to_grey(image);
-  return image;
+  return upright(std::move(image), png_orientation(source.bytes));
 }
 
 std::string encode_png(const Image& image, const std::string& place) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/images/image_fixtures.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "support/png_bytes.h"
@@ -16,14 +17,6 @@
 
 namespace kindling {
 namespace {
-
-using Pixels = std::vector<std::uint8_t>;
-
-const std::filesystem::path kImageFixtures = std::filesystem::path(KINDLING_FIXTURES) / "images";
-
-std::string image_refusal(const std::string& bytes, const ImageOptions& options = {}) {
-  return error_text<DataError>([&] { parse_image(bytes, "x", options); });
-}
 
 class PngImages : public testing::Test {
  protected:
@@ -144,7 +137,6 @@ class JpegImages : public testing::Test {
   void SetUp() override {
     if (!can_read_jpeg()) GTEST_SKIP() << "built without libjpeg-turbo";
   }
-  static std::string bytes_of(const std::string& name) { return read_file(kImageFixtures / name, 100'000); }
 };
 
 using Color = std::array<double, 3>;
@@ -187,6 +179,21 @@ TEST_F(JpegImages, AreReadInColorAndGrey) {
 TEST_F(JpegImages, CmykBecomesRgb) {
   expect_colors(read_image(kImageFixtures / "cmyk.jpg"), 24, 16, gradient_color, 10);
   EXPECT_EQ(read_image(kImageFixtures / "cmyk.jpg", {.channels = 1}).channels, 1);
+  std::array<std::int64_t, 3> sums{};
+  const Image image = read_image(kImageFixtures / "cmyk.jpg");
+  for (std::size_t i = 0; i < image.pixels.size(); ++i) sums[i % 3] += image.pixels[i];
+  EXPECT_EQ(sums, (std::array<std::int64_t, 3>{44160, 43200, 38400}));  // Pillow 13's convert("RGB")
+}
+
+// The brightness in the file may differ from it by dozens where a color is rounded.
+TEST_F(JpegImages, AreGreyByTheirColors) {
+  const Image color = read_image(kImageFixtures / "gradient.jpg");
+  Pixels grey;
+  for (std::size_t i = 0; i < color.pixels.size(); i += 3)
+    grey.push_back(static_cast<std::uint8_t>(
+        (19595 * color.pixels[i] + 38470 * color.pixels[i + 1] + 7471 * color.pixels[i + 2] + 32768) /
+        65536));
+  EXPECT_EQ(read_image(kImageFixtures / "gradient.jpg", {.channels = 1}).pixels, grey);
 }
 
 // Puts an EXIF block with an orientation after the start of the file.
@@ -203,7 +210,7 @@ std::string with_orientation(const std::string& jpeg, int orientation, bool is_b
 }
 
 TEST_F(JpegImages, AreTurnedUprightByTheirOrientation) {
-  const std::string jpeg = bytes_of("gradient.jpg");
+  const std::string jpeg = image_fixture("gradient.jpg");
   // Where the EXIF standard puts row 0 and column 0: x and y of the file for x and y of the result.
   const std::function<Color(double, double)> source[8] = {
       [](double x, double y) { return gradient_color(x, y); },
@@ -242,14 +249,14 @@ TEST_F(JpegImages, AreDecodedSmallerDownToTheWantedSize) {
 }
 
 TEST_F(JpegImages, WantedSizeMeansTheUprightImage) {
-  const std::string turned = with_orientation(bytes_of("large.jpg"), 6, false);
+  const std::string turned = with_orientation(image_fixture("large.jpg"), 6, false);
   const Image image = parse_image(turned, "x", {.wanted_size = {16, 12}});
   EXPECT_EQ(image.height, 16);
   EXPECT_EQ(image.width, 12);
 }
 
 TEST_F(JpegImages, DamageIsRefused) {
-  const std::string whole = bytes_of("gradient.jpg");
+  const std::string whole = image_fixture("gradient.jpg");
   EXPECT_EQ(image_refusal(whole.substr(0, whole.size() - 40)),
             "x: damaged JPEG file: Premature end of JPEG file; download or copy it again, or remove it");
   for (std::size_t size = 3; size + 2 < whole.size(); size += 7)
@@ -257,7 +264,7 @@ TEST_F(JpegImages, DamageIsRefused) {
 }
 
 TEST_F(JpegImages, SizesAreCheckedBeforeAllocation) {
-  std::string large = bytes_of("gradient.jpg");
+  std::string large = image_fixture("gradient.jpg");
   const std::size_t frame = large.find("\xff\xc0");
   large.replace(frame + 5, 4, "\x7f\xff\x7f\xff");
   EXPECT_EQ(image_refusal(large),
@@ -267,9 +274,26 @@ TEST_F(JpegImages, SizesAreCheckedBeforeAllocation) {
                 std::to_string(large.size()) + " bytes can hold; download or copy it again, or remove it");
 }
 
+TEST(Images, FormatsAreKnownByTheirFirstBytes) {
+  EXPECT_EQ(image_format(png_bytes({})), "PNG");
+  EXPECT_EQ(image_format("\xff\xd8\xff\xe1"), "JPEG");
+  EXPECT_EQ(image_format("GIF89a"), "GIF");
+  EXPECT_EQ(image_format({"\0\0\0\x1c"
+                          "ftypavif",
+                          12}),
+            "AVIF");
+  EXPECT_EQ(image_format("BMW and other words that are a text"), "");
+  EXPECT_EQ(image_format(""), "");
+  EXPECT_TRUE(can_read_image("BMP"));
+  EXPECT_FALSE(can_read_image("GIF"));
+  EXPECT_FALSE(can_read_image(""));
+}
+
 TEST(Images, OtherFilesAreRefused) {
-  EXPECT_EQ(image_refusal("GIF89a"), "x: the file is neither PNG nor JPEG; expected: a PNG or JPEG image");
-  EXPECT_EQ(image_refusal(""), "x: the file is empty; expected: a PNG or JPEG image");
+  const std::string wanted = "; expected: a PNG, JPEG, BMP, WebP or TIFF image";
+  EXPECT_EQ(image_refusal("GIF89a"), "x: Kindling does not read the format GIF" + wanted);
+  EXPECT_EQ(image_refusal("text"), "x: the file is not an image" + wanted);
+  EXPECT_EQ(image_refusal(""), "x: the file is empty" + wanted);
   EXPECT_THROW(parse_image("", "x", {.channels = 2}), ConfigError);
   const Scratch scratch;
   EXPECT_NE(error_text<DataError>([&] { read_image(scratch / "nope.png"); }).find("nope.png"),
