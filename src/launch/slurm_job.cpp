@@ -55,7 +55,7 @@ std::optional<SlurmJob> slurm_job(const Variables& variables) {
   const VariableReader read(variables);
   const auto id = read.text("SLURM_JOB_ID");
   if (!id) return std::nullopt;
-  SlurmJob job{.id = *id};
+  SlurmJob job{.id = *id, .number = *id};
   // The number of one task is also that of the whole array, all of whose tasks scontrol would requeue.
   const auto array = read.text("SLURM_ARRAY_JOB_ID"), task = read.text("SLURM_ARRAY_TASK_ID");
   if (array && task) {
@@ -87,9 +87,17 @@ CommandAnswer run_scontrol(const std::vector<std::string>& arguments) {
   ::close(ends[0]);
   if (error != 0) return cannot_run(error);
   int status = 0;
-  without_interruptions([&] { return ::waitpid(process, &status, 0); });
+  if (without_interruptions([&] { return ::waitpid(process, &status, 0); }) != process)
+    return cannot_run(errno);  // its end is unknown
   answer.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return answer;
+}
+
+std::string scontrol_line(const std::string& text, const std::string& number) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("JobId=" + number + " ")) return line;
+  return "";
 }
 
 std::string scontrol_field(const std::string& text, const std::string& name) {

@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -95,7 +96,6 @@ TEST_F(ImageFolders, HaveTheirClassesAndFilesInBytewiseOrder) {
   EXPECT_EQ(on_device[0][2][2][1][2].item<float>(), static_cast<float>(png_value(1, 2, 2, 40)) / 255);
 }
 
-// As torchvision's ImageFolder orders them, except that hidden files are omitted.
 TEST_F(ImageFolders, CountAndNameEveryFile) {
   if (!can_read_jpeg()) GTEST_SKIP() << "built without libjpeg-turbo";
   write_png(root_ / "a" / "z.png", 2, 3, 3, 10);
@@ -110,6 +110,10 @@ TEST_F(ImageFolders, CountAndNameEveryFile) {
   write("images/a/moving.gif", "GIF89a");
   write("images/readme.txt", "in no class");
   std::filesystem::create_directory_symlink(root_, root_ / "a" / "link");
+  std::filesystem::create_directory_symlink(root_ / "a" / "in",
+                                            root_ / "a" / "same");  // of files that it has
+  std::filesystem::create_symlink("loop", root_ / "a" / "loop");
+  ASSERT_EQ(::mkfifo((root_ / "a" / "pipe").c_str(), 0600), 0);  // opening it would wait
   const LogLines log(LogLevel::info);
   ImageFolder data({.root = root_, .size = {{2, 3}}});
   data.prepare();
@@ -120,7 +124,7 @@ TEST_F(ImageFolders, CountAndNameEveryFile) {
                     (root_ / "a/moving.gif").string() +
                     ": Kindling does not read the format GIF; expected: a PNG, JPEG, BMP, WebP or TIFF image",
                 root_.string() +
-                    ": 5 images; no images: 2 files, such as readme.txt; hidden: 2 files or directories"}));
+                    ": 5 images; no images: 4 files, such as readme.txt; hidden: 2 files or directories"}));
   write_png(root_ / "b" / "1.png", 2, 3, 3);
   ImageFolder ordered({.root = root_, .size = {{2, 3}}}, {.val = {{0, 5}}});
   EXPECT_EQ(ordered.val_ids().values, (std::vector<std::string>{"a/no_ending", "a/photo.jfif", "a/z.png",

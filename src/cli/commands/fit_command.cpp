@@ -82,7 +82,7 @@ int fit_command(const CommandContext& words) {
   LoadedConfig loaded = load_config(context.request, context.registry);
   if (loaded.is_query) return command.request.print_config.empty() ? check_command(context, loaded) : 0;
   const std::optional<SlurmJob> job = slurm_job();
-  require_requeue(*loaded.config, job);
+  require_requeue(*loaded.config, place, job);
   if (is_to_requeue(*loaded.config)) signals.stop_on_usr1();
   if (const auto run = run_of_earlier_life(*loaded.config, job, command_line_of(command));
       !run.empty() && launched_run(place).empty()) {

@@ -464,7 +464,8 @@ class FitRun {
     }
     if (result != RequeueResult::refused) return finish(exit_code, result == RequeueResult::requeued);
     if (is_first(in_.group))
-      std::cout << "submit with   " << line_to_submit(in_.place, folder_.path()) << "\n";
+      std::cout << "submit with   " << line_to_submit(in_.place, std::filesystem::absolute(folder_.path()))
+                << "\n";
     return finish(kRequeueRefusedCode);
   }
 

@@ -14,8 +14,9 @@ namespace kindling {
 
 inline bool is_to_requeue(const ConfigTables& config) { return config.process.on_usr1 == "requeue"; }
 
-// Throws ConfigError if the config requests it outside a job of SLURM, or if there is no scontrol.
-void require_requeue(const ConfigTables& config, const std::optional<SlurmJob>& job);
+// Throws ConfigError if the config requests it outside a job of SLURM, or if rank 0 has no scontrol.
+void require_requeue(const ConfigTables& config, const LaunchPlace& place,
+                     const std::optional<SlurmJob>& job);
 
 // Returns the run that an earlier life of this job has started with this command; empty: there is none.
 std::filesystem::path run_of_earlier_life(const ConfigTables& config, const std::optional<SlurmJob>& job,
@@ -35,8 +36,9 @@ enum class RequeueResult {
   requeued,    // by this process or another one
   refused
 };
-// Requeues the job if SIGUSR1 or the job's time limit has stopped the run, and SLURM has not requeued it
-// already. To be called by one process. `exit_code`: that of the stop. Prints and logs the outcome.
+// Requeues the job if SIGUSR1, the job's time limit or a preemption has stopped the run, and SLURM has not
+// requeued it already. To be called by one process. `exit_code`: that of the stop. Prints and logs the
+// outcome.
 RequeueResult requeue(const SlurmJob& job, int exit_code);
 
 // Returns the line that submits a job which resumes the run.

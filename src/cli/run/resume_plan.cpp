@@ -200,8 +200,13 @@ fs::path run_of(const fs::path& path) {
 std::optional<fs::path> last_run(const fs::path& dir, const std::string& name) {
   const auto job = slurm_job();
   if (!job || job->array_task.empty()) return newest_run(dir, name);
-  return newest_run_where(
+  const auto run_of_task = newest_run_where(
       dir, name, [&](const fs::path& run) { return run_text(run, "slurm_array_task") == job->array_task; });
+  if (run_of_task) return run_of_task;
+  // Those outside of arrays and of former versions; one that another task has just begun has no status yet.
+  return newest_run_where(dir, name, [&](const fs::path& run) {
+    return run_text(run, "slurm_array_task").empty() && !run_text(run, "status").empty();
+  });
 }
 
 void require_unused_run(const Request& request, const RunConfig& config) {

@@ -3,9 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -30,10 +33,21 @@ constexpr const char* kRelativePaths = "relative paths are relative to the confi
 
 constexpr const char* kFormats = "PNG, JPEG, BMP, WebP or TIFF";
 
-// True for a file that is an image by its name. If it is none, its error says so when it is read.
+// True for a file that is an image by its name. If it cannot be read, its error says so.
 bool has_image_extension(const fs::path& file) {
-  const std::string extension = lower_case(file.extension().string());
-  return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
+  constexpr std::array kExtensions{".png", ".jpg", ".jpeg", ".jpe", ".jfif",
+                                   ".mpo", ".bmp", ".webp", ".tif", ".tiff"};
+  return std::ranges::find(kExtensions, lower_case(file.extension().string())) != kExtensions.end();
+}
+
+// Both are false for links that lead nowhere or to themselves.
+bool leads_to_directory(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+bool leads_to_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
 }
 
 // Returns the names in a directory, sorted bytewise.
@@ -51,11 +65,13 @@ std::vector<std::string> sorted_names(const fs::path& folder) {
 
 bool is_hidden(const std::string& name) { return name.starts_with("."); }
 
-std::string first_bytes(const fs::path& file) {
+// Returns nothing for a file that cannot be read.
+std::optional<std::string> first_bytes(const fs::path& file) {
   constexpr std::streamsize kEnough = 32;
   std::string bytes(kEnough, '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(bytes.data(), kEnough);
+  if (!stream.is_open() || stream.bad()) return std::nullopt;
   bytes.resize(static_cast<std::size_t>(stream.gcount()));
   return bytes;
 }
@@ -65,22 +81,10 @@ class FoundFiles {
  public:
   FoundFiles(const fs::path& root, ImageFiles& images) : root_(root), images_(images) {}
 
-  // Adds the files of a directory, then those of the directories in it. `above`: the directories that lead
-  // there, which a link may name again.
-  void add_folder(const std::string& folder, std::vector<fs::path> above) {
-    above.push_back(fs::canonical(root_ / folder));
-    std::vector<std::string> folders;
-    for (const std::string& name : sorted_names(root_ / folder)) {
-      const std::string path = folder + "/" + name;
-      if (is_hidden(name))
-        ++num_hidden_;
-      else if (fs::is_directory(root_ / path))
-        folders.push_back(path);
-      else
-        add_file(path);
-    }
-    for (const std::string& inner : folders)
-      if (std::ranges::find(above, fs::canonical(root_ / inner)) == above.end()) add_folder(inner, above);
+  void add_class(const std::string& name) {
+    visited_.clear();
+    visit("");
+    if (visit(name)) add_folder(name);
   }
   void add_hidden() { ++num_hidden_; }
   void add_other(std::string path) { others_.push_back(std::move(path)); }
@@ -100,17 +104,48 @@ class FoundFiles {
   }
 
  private:
-  void add_file(const std::string& path) {
-    const std::string format(has_image_extension(path) ? "PNG" : image_format(first_bytes(root_ / path)));
-    if (format.empty())
-      others_.push_back(path);
-    else if (has_image_extension(path) || can_read_image(format))
-      images_.names.push_back(path);
-    else
-      images_.unread.push_back(error_of(path));
+  // Returns false if the directory has been visited: links may name it again.
+  bool visit(const std::string& folder) {
+    std::error_code error;
+    const fs::path path = fs::canonical(root_ / folder, error);
+    if (error)
+      throw DataError(
+          {.place = (root_ / folder).string(), .found = error.message(), .wanted = "a directory"});
+    return visited_.insert(path).second;
   }
-  std::string error_of(const std::string& path) const try {
-    read_image(root_ / path);
+  // Adds the files of a directory, then those of the directories in it.
+  void add_folder(const std::string& folder) {
+    std::vector<std::string> folders;
+    for (const std::string& name : sorted_names(root_ / folder)) {
+      const std::string path = folder + "/" + name;
+      if (is_hidden(name))
+        ++num_hidden_;
+      else if (leads_to_directory(root_ / path))
+        folders.push_back(path);
+      else
+        add_file(path);
+    }
+    for (const std::string& inner : folders)
+      if (visit(inner)) add_folder(inner);
+  }
+  // Only regular files are opened: a pipe would wait for its other end.
+  void add_file(const std::string& path) {
+    const bool is_regular = leads_to_file(root_ / path);
+    if (has_image_extension(path) && (is_regular || fs::is_symlink(root_ / path))) {
+      images_.names.push_back(path);
+      return;
+    }
+    const auto bytes = is_regular ? first_bytes(root_ / path) : std::optional<std::string>("");
+    const std::string format(bytes ? image_format(*bytes) : "");
+    if (!bytes || can_read_image(format))
+      images_.names.push_back(path);
+    else if (format.empty())
+      others_.push_back(path);
+    else
+      images_.unread.push_back(error_of(path, *bytes));
+  }
+  std::string error_of(const std::string& path, const std::string& bytes) const try {
+    parse_image(bytes, (root_ / path).string());
     return "";
   } catch (const DataError& error) {
     return error.what();
@@ -120,6 +155,7 @@ class FoundFiles {
   ImageFiles& images_;
   std::vector<std::string> others_{};
   std::size_t num_hidden_ = 0;
+  std::set<fs::path> visited_{};  // directories of the class
 };
 
 // Returns what is wrong with each file; an empty text: nothing.
@@ -154,7 +190,7 @@ ImageFiles files_in_class_folders(const fs::path& root) {
   for (const std::string& name : sorted_names(root)) {
     if (is_hidden(name))
       found.add_hidden();
-    else if (fs::is_directory(root / name))
+    else if (leads_to_directory(root / name))
       files.classes.push_back(name);
     else
       found.add_other(name);
@@ -167,7 +203,7 @@ ImageFiles files_in_class_folders(const fs::path& root) {
   for (std::size_t label = 0; label < files.classes.size(); ++label) {
     const std::string& name = files.classes[label];
     const std::size_t unread_before = files.unread.size();
-    found.add_folder(name, {fs::canonical(root)});
+    found.add_class(name);
     if (files.names.size() == files.labels.size())
       throw DataError(
           {.place = (root / name).string(),

@@ -79,8 +79,10 @@ class BmpFile {
     if (width_ <= 0 || height_ == 0) refuse("an image without pixels");
     check_image_size(source_, width_, height_, kMaxBmpPixelsPerByte);
     if (!is_known())
-      refuse(std::to_string(bits_) + " bits per pixel with compression " +
-             std::to_string(static_cast<std::uint32_t>(compression_)) + ", which Kindling does not read");
+      refuse_content(source_,
+                     "a BMP file of " + std::to_string(bits_) + " bits per pixel with compression " +
+                         std::to_string(static_cast<std::uint32_t>(compression_)),
+                     "1 to 32 bits per pixel, plain, with masks, or runs of 4 or 8 bits");
     const std::size_t num_bytes = row_bytes() * static_cast<std::size_t>(height_);
     const std::size_t size = source_.bytes.size();
     if (!has_runs() && (size < pixels_at_ || size - pixels_at_ < num_bytes)) refuse("it ends too early");
@@ -175,7 +177,8 @@ class BmpFile {
       const std::uint32_t both = number(at + (repeats ? 0 : i / 2), 1);
       return color_of(i % 2 == 0 ? both >> 4 : both & 15);
     };
-    for (std::size_t at = pixels_at_;;) {
+    // The end may be missing behind the last row.
+    for (std::size_t at = pixels_at_; y < height_ || at + 1 < source_.bytes.size();) {
       const std::size_t count = number(at, 1);
       const std::uint32_t value = number(at + 1, 1);
       at += 2;

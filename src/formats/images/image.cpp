@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/error_kind.h"
 #include "formats/images/image_codecs.h"
@@ -105,12 +106,13 @@ void refuse_format(const ImageSource& source, const std::string& format, const s
 void check_image_size(const ImageSource& source, std::int64_t width, std::int64_t height,
                       std::int64_t max_pixels_per_byte) {
   const std::string size = std::to_string(width) + " x " + std::to_string(height) + " pixels";
-  // Headers have at most 32 bits per side, so a product of two fits into 64.
-  if (width * height > source.options.max_pixels)
+  // Headers have at most 32 bits per side.
+  const std::uint64_t pixels = static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height);
+  if (pixels > static_cast<std::uint64_t>(source.options.max_pixels))
     throw DataError({.place = source.place,
                      .found = "the image has " + size,
                      .wanted = "at most " + std::to_string(source.options.max_pixels) + " pixels"});
-  if (width * height / max_pixels_per_byte > static_cast<std::int64_t>(source.bytes.size()))
+  if (pixels / static_cast<std::uint64_t>(max_pixels_per_byte) > source.bytes.size())
     throw DataError({.place = source.place,
                      .found = "the header promises " + size + ", more than a file of " +
                               std::to_string(source.bytes.size()) + " bytes can hold",

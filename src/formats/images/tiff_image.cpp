@@ -21,11 +21,14 @@ namespace {
 // Zstandard repeats a byte up to 128 Ki times in four bytes; a pixel has at least one bit.
 constexpr std::int64_t kMaxTiffPixelsPerByte = std::int64_t{1} << 18;
 
+// libtiff reads whole strips and tiles, whatever part of them the image has.
+constexpr tmsize_t kMaxTiffBlock = tmsize_t{1} << 30;
+
 // The file in memory, and the first error that libtiff reports.
 struct TiffState {
   std::string_view bytes;
   std::size_t at = 0;
-  std::string message{};
+  char message[256] = "";
 };
 
 TiffState& state_of(thandle_t handle) { return *static_cast<TiffState*>(handle); }
@@ -54,11 +57,8 @@ toff_t size_of_tiff(thandle_t handle) { return state_of(handle).bytes.size(); }
 
 #if TIFFLIB_VERSION >= 20221213
 int take_tiff_error(TIFF*, void* state, const char*, const char* format, std::va_list arguments) {
-  std::string& message = static_cast<TiffState*>(state)->message;
-  if (!message.empty()) return 1;
-  char text[256] = "";
-  std::vsnprintf(text, sizeof text, format, arguments);
-  message = text;
+  char(&message)[256] = static_cast<TiffState*>(state)->message;
+  if (message[0] == '\0') std::vsnprintf(message, sizeof message, format, arguments);
   return 1;
 }
 
@@ -69,6 +69,7 @@ TIFF* open_tiff(TiffState& state) {
   if (options == nullptr) return nullptr;
   TIFFOpenOptionsSetErrorHandlerExtR(options, &take_tiff_error, &state);
   TIFFOpenOptionsSetWarningHandlerExtR(options, &ignore_tiff_warning, nullptr);
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options, kMaxTiffBlock);
   TIFF* const tiff = TIFFClientOpenExt("image", "rm", &state, &read_tiff, &write_no_tiff, &seek_tiff,
                                        &close_tiff, &size_of_tiff, nullptr, nullptr, options);
   TIFFOpenOptionsFree(options);
@@ -110,9 +111,26 @@ std::string tiff_obstacle(TIFF* tiff) {
   return TIFFRGBAImageOK(tiff, text) != 0 ? "" : std::string("a TIFF file that libtiff refuses: ") + text;
 }
 
+// False without the tag: libtiff then takes the colors from the number of values.
 bool is_grey(TIFF* tiff) {
-  const auto colors = tag_of<std::uint16_t>(tiff, TIFFTAG_PHOTOMETRIC);
+  std::uint16_t colors = PHOTOMETRIC_RGB;
+  TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &colors);
   return colors == PHOTOMETRIC_MINISBLACK || colors == PHOTOMETRIC_MINISWHITE;
+}
+
+// Returns what would cost far more than the image and its file; empty: nothing.
+std::string tiff_excess(TIFF* tiff, const ImageSource& source) {
+  const bool is_tiled = TIFFIsTiled(tiff) != 0;
+  const auto most = 8 * static_cast<std::uint64_t>(source.options.max_pixels);
+  if ((is_tiled ? TIFFTileSize64(tiff) : TIFFStripSize64(tiff)) > most)
+    return "its strips or tiles are too large";
+  std::uint64_t num_bytes = 0;
+  const std::uint32_t count = is_tiled ? TIFFNumberOfTiles(tiff) : TIFFNumberOfStrips(tiff);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    num_bytes += std::min<std::uint64_t>(TIFFGetStrileByteCount(tiff, i), source.bytes.size());
+    if (num_bytes > 4 * source.bytes.size()) return "its strips or tiles have the same bytes";
+  }
+  return "";
 }
 
 // libtiff would multiply colors by an alpha that they are not multiplied by. Alpha is dropped.
@@ -131,7 +149,7 @@ bool can_read_tiff() noexcept { return true; }
 Image decode_tiff(const ImageSource& source) {
   TiffState state{.bytes = source.bytes};
   const auto refuse = [&] {
-    refuse_image(source, "TIFF", state.message.empty() ? "libtiff cannot read it" : state.message);
+    refuse_image(source, "TIFF", state.message[0] == '\0' ? "libtiff cannot read it" : state.message);
   };
   const std::unique_ptr<TIFF, decltype(&TIFFClose)> tiff(open_tiff(state), &TIFFClose);
   if (!tiff) refuse();
@@ -141,6 +159,8 @@ Image decode_tiff(const ImageSource& source) {
   check_image_size(source, width, height, kMaxTiffPixelsPerByte);
   if (const std::string obstacle = tiff_obstacle(tiff.get()); !obstacle.empty())
     refuse_content(source, obstacle, "8 or 16 bits per value, grey, RGB or a palette");
+  if (const std::string excess = tiff_excess(tiff.get(), source); !excess.empty())
+    refuse_image(source, "TIFF", excess);
   const int orientation = tag_of<std::uint16_t>(tiff.get(), TIFFTAG_ORIENTATION);
   TIFFSetField(tiff.get(), TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
   ignore_alpha(tiff.get());

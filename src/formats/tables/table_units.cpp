@@ -125,14 +125,17 @@ std::optional<NumberUnit> common_unit(const std::vector<std::string>& texts, con
 
 std::vector<std::string> texts_without_unit(const std::vector<std::string>& texts,
                                             const TableOptions& options) {
-  std::map<std::pair<std::string, std::string>, std::vector<std::string>> by_unit;
-  for (const std::string& text : texts)
-    if (const auto parts = split_unit(text)) by_unit[{parts->prefix, parts->suffix}].push_back(text);
+  using Unit = std::pair<std::string, std::string>;
+  std::map<std::optional<Unit>, std::vector<std::string>> by_unit;
+  for (const std::string& text : texts) {
+    const auto parts = split_unit(text);
+    by_unit[parts ? std::optional<Unit>({parts->prefix, parts->suffix}) : std::nullopt].push_back(text);
+  }
   for (const auto& [unit, with_unit] : by_unit) {
-    if (10 * with_unit.size() < 9 * texts.size() || !common_unit(with_unit, options)) continue;
+    if (!unit || 10 * with_unit.size() < 9 * texts.size() || !common_unit(with_unit, options)) continue;
     std::vector<std::string> others;
-    for (const std::string& text : texts)
-      if (std::ranges::find(with_unit, text) == with_unit.end()) others.push_back(text);
+    for (const auto& [other, its_texts] : by_unit)
+      if (other != unit) others.insert(others.end(), its_texts.begin(), its_texts.end());
     return others;
   }
   return {};

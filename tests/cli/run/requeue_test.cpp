@@ -39,7 +39,7 @@ constexpr const char* kScontrol = R"(#!/bin/sh
 here=$(dirname "$0")
 case "$1 $2" in
   "show config") cat "$here/config" ;;
-  "show job") cat "$here/job" ;;
+  "show job") cat "$here/job" || exit 1 ;;
   requeue*)
     echo "$2" >>"$here/requeued"
     cat "$here/refusal" 2>/dev/null && exit 1
@@ -92,13 +92,13 @@ TEST_F(RequeuedRun, IsRefusedOutsideSlurmAndWithoutScontrol) {
   EXPECT_EQ(
       said(),
       "run.on_usr1: it is \"requeue\", but this process is not in a job of SLURM: SLURM_JOB_ID is not set; "
-      "expected: a job of SLURM; submit the fit with sbatch --requeue, or omit the key\n");
+      "expected: a job of SLURM; submit the fit with sbatch --requeue, or set run.on_usr1=save\n");
   const Variable path("PATH", (scratch_ / "nothing").string());
   EXPECT_EQ(live(fit("runs"), 0), 2);
-  EXPECT_EQ(
-      said(),
-      "run.on_usr1: it is \"requeue\", but scontrol cannot be run: No such file or directory; "
-      "expected: SLURM's scontrol on the PATH; submit the fit with sbatch --requeue, or omit the key\n");
+  EXPECT_EQ(said(),
+            "run.on_usr1: it is \"requeue\", but scontrol cannot be run: No such file or directory; "
+            "expected: SLURM's scontrol on the PATH; submit the fit with sbatch --requeue, or set "
+            "run.on_usr1=save\n");
   EXPECT_FALSE(fs::exists(scratch_ / "runs"));
 }
 
@@ -149,7 +149,7 @@ TEST_F(RequeuedRun, EndsWith75IfSlurmRefuses) {
   EXPECT_EQ(requeued(), "17\n");
   EXPECT_NE(
       said().find("scontrol requeue 17: exit code 1: Requested operation is presently disabled for job 17; "
-                  "expected: a batch job that SLURM may requeue; the checkpoint is saved; submit the line "
+                  "expected: a batch job that SLURM may requeue; what is saved is kept; submit the line "
                   "below, and later jobs with sbatch --requeue\n"),
       std::string::npos)
       << said();
@@ -174,6 +174,35 @@ TEST_F(RequeuedRun, RequeuesAtTheTimeLimitAndNotWhenItIsCancelled) {
   EXPECT_EQ(requeued(), "17\n");
   EXPECT_EQ(live(fit("interrupted"), 1, SIGINT), 130) << said();
   EXPECT_EQ(requeued(), "17\n");
+}
+
+// A grace time, after which SLURM requeues what still runs; a controller that does not answer; a second fit
+// of the job, whose first one has requeued it.
+TEST_F(RequeuedRun, RequeuesWhatSlurmPreemptsAndReportsWhatItCannotKnow) {
+  const SlurmJob job{.id = "17", .number = "17"};
+  write_text(scratch_ / "bin/job",
+             "JobId=17 JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-30T04:00:00\n");
+  write_text(scratch_ / "bin/refusal", "Job is pending\n");
+  EXPECT_EQ(requeue(job, 128 + SIGTERM), RequeueResult::refused);
+  EXPECT_EQ(requeued(), "17\n");
+  write_text(scratch_ / "bin/job", "JobId=17 JobState=RUNNING Reason=None Restarts=0 PreemptTime=None\n");
+  EXPECT_EQ(requeue(job, 128 + SIGTERM), RequeueResult::not_wanted);
+  write_text(scratch_ / "bin/job", "JobId=17 JobState=COMPLETING Reason=None Restarts=1\n");
+  EXPECT_EQ(requeue(job, 128 + SIGUSR1), RequeueResult::requeued);
+  fs::remove(scratch_ / "bin/job");
+  EXPECT_EQ(requeue(job, 128 + SIGTERM), RequeueResult::refused);
+}
+
+TEST_F(RequeuedRun, IsNotThatOfTheArrayTaskThatHasSubmittedTheJob) {
+  const SlurmJob job{.id = "17_3", .number = "25", .array_task = "3"};
+  write_text(scratch_ / "bin/refusal", "no\n");
+  write_text(scratch_ / "bin/job", "JobId=25 JobState=RUNNING Reason=None Restarts=0\n");
+  requeue(job, 128 + SIGUSR1);
+  write_text(scratch_ / "bin/job",
+             "JobId=26 ArrayJobId=17 ArrayTaskId=2 JobState=RUNNING Restarts=0\n"
+             "JobId=25 ArrayJobId=17 ArrayTaskId=3 JobState=RUNNING Restarts=0\n");
+  requeue(job, 128 + SIGUSR1);
+  EXPECT_EQ(requeued(), "25\n17_3\n");
 }
 
 TEST_F(RequeuedRun, WarnsOnceOfSavesThatTakeLongerThanKillWait) {
@@ -205,6 +234,11 @@ TEST_F(RequeuedRun, IsThatOfItsTaskInAnArray) {
   EXPECT_EQ(newest_valid_checkpoint(run("runs") / "checkpoints").value().global_step, 3);
   EXPECT_EQ(newest_valid_checkpoint(run("runs", "0002") / "checkpoints").value().global_step, 1);
   EXPECT_FALSE(fs::exists(run("runs", "0003")));
+  // Runs of former versions and outside of arrays belong to no task.
+  ASSERT_EQ(live(fit("former", {"trainer.max_steps=1"}), 0), 0) << said();
+  const Variable id("SLURM_ARRAY_TASK_ID", "5");
+  ASSERT_EQ(live(fit("former", {"checkpoint.resume=last", "trainer.max_steps=2"}), 0), 0) << said();
+  EXPECT_EQ(newest_valid_checkpoint(run("former") / "checkpoints").value().global_step, 2);
 }
 
 TEST(LineToSubmit, StartsTheRanksAsThisJobDid) {

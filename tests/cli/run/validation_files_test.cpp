@@ -220,7 +220,7 @@ TEST_F(ValidationFiles, AreMissingAfterASignalInThePassOfARunThatStoppedEarly) {
   registry_.model<InterruptedAtItsEnd>("interrupted");
   const ProgramRun run =
       fit("[model]\nname = \"interrupted\"\n[data]\nname = \"digits\"\nbatch_size = 16\n"
-          "[early_stopping]\nmonitor = \"val_loss\"\nmin_delta = 1000.0\npatience = 1\n",
+          "[early_stopping]\nmonitor = \"val_loss\"\nmode = \"min\"\nmin_delta = 1000.0\npatience = 1\n",
           {"trainer.max_epochs=5"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(summary()["reason"], "early_stop");

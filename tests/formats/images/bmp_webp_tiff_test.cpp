@@ -88,6 +88,29 @@ std::string number_bytes(std::uint32_t value, int size) {
   return bytes;
 }
 
+// An entry of a directory of TIFF: a number of 4 bytes, or of 2.
+std::string tiff_entry(int tag, std::uint32_t value, bool is_short = false) {
+  return number_bytes(static_cast<std::uint32_t>(tag), 2) + number_bytes(is_short ? 3 : 4, 2) +
+         number_bytes(1, 4) + number_bytes(value, 4);
+}
+
+// A file of one value per pixel, in one strip of 4 bytes.
+std::string tiff_file(std::uint32_t width, std::uint32_t height, std::uint32_t bits) {
+  return std::string("II*\0", 4) + number_bytes(12, 4) + "dots" + number_bytes(8, 2) +
+         tiff_entry(256, width) + tiff_entry(257, height) + tiff_entry(258, bits, true) +
+         tiff_entry(259, 1, true) + tiff_entry(262, 1, true) + tiff_entry(273, 8) + tiff_entry(278, height) +
+         tiff_entry(279, 4) + number_bytes(0, 4);
+}
+
+TEST(TiffImages, SizesAreCheckedBeforeAllocation) {
+  if (!can_read_tiff()) GTEST_SKIP() << "built without libtiff";
+  EXPECT_EQ(parse_image(tiff_file(4, 1, 8), "x").pixels, (Pixels{'d', 'o', 't', 's'}));
+  for (const std::uint32_t side : {0xffffffffU, 100'000U})
+    EXPECT_EQ(image_refusal(tiff_file(side, side, 1)), "x: the image has " + std::to_string(side) + " x " +
+                                                           std::to_string(side) +
+                                                           " pixels; expected: at most 100000000 pixels");
+}
+
 // A file with a header of 40 bytes; `rest`: masks or the palette, then the pixels.
 std::string bmp_file(std::int32_t width, std::int32_t height, std::uint32_t bits, std::uint32_t compression,
                      const std::string& before_pixels, const std::string& pixels,
@@ -128,6 +151,8 @@ TEST(BmpImages, AreReadFromRuns) {
   EXPECT_EQ(pixels(8, {"\3\1\0\0\0\3\2\1\2\0\0\1", 12}), (Pixels{1, 1, 1, 0, 2, 1, 2, 0}));
   // A jump by one column and one row.
   EXPECT_EQ(pixels(8, {"\1\2\0\2\1\1\1\1\0\1", 10}), (Pixels{2, 0, 0, 0, 0, 0, 1, 0}));
+  // The end may be missing behind the last row.
+  EXPECT_EQ(pixels(8, {"\4\1\0\0\4\2\0\0", 8}), (Pixels{1, 1, 1, 1, 2, 2, 2, 2}));
   // Colors alternate in runs of halves.
   EXPECT_EQ(pixels(4, {"\4\x12\0\0\0\3\x21\x20\0\1", 10}), (Pixels{1, 2, 1, 2, 2, 1, 2, 0}));
 }
@@ -137,10 +162,14 @@ TEST(BmpImages, DamageIsRefused) {
   EXPECT_EQ(image_refusal(bmp_file(1, 1, 8, 0, palette, row, 1)),
             "x: damaged BMP file: a color outside of the palette; download or copy it again, or remove it");
   for (const std::string& file :
-       {bmp_file(2, 2, 24, 0, "", "short"), bmp_file(0, 2, 24, 0, "", ""), bmp_file(1, 1, 7, 0, "", row),
-        bmp_file(1, 1, 24, 4, "", row), bmp_file(1, 1, 16, 3, std::string(12, '\5'), row),
-        bmp_file(1, 1, 8, 1, palette, "\1", 1), bmp_file(1, 1, 8, 1, palette, {"\0\2\0\x09\1\0\0\1", 8}, 1)})
+       {bmp_file(2, 2, 24, 0, "", "short"), bmp_file(0, 2, 24, 0, "", ""),
+        bmp_file(1, 1, 16, 3, std::string(12, '\5'), row), bmp_file(1, 1, 8, 1, palette, "\1", 1),
+        bmp_file(1, 1, 8, 1, palette, {"\0\2\0\x09\1\0\0\1", 8}, 1)})
     EXPECT_NE(image_refusal(file).find("damaged BMP file"), std::string::npos) << image_refusal(file);
+  EXPECT_EQ(
+      image_refusal(bmp_file(1, 1, 24, 4, "", row)),
+      "x: a BMP file of 24 bits per pixel with compression 4; expected: 1 to 32 bits per pixel, plain, with "
+      "masks, or runs of 4 or 8 bits");
   EXPECT_NE(image_refusal(bmp_file(100'000, 100'000, 8, 1, palette, row, 1)).find("at most"),
             std::string::npos);
 }
