@@ -84,7 +84,7 @@ TEST(TiffImages, AreRead) {
 // Little-endian.
 std::string number_bytes(std::uint32_t value, int size) {
   std::string bytes;
-  for (int i = 0; i < size; ++i) bytes += static_cast<char>(value >> (8 * i) & 255);
+  for (int i = 0; i < size; ++i) bytes += static_cast<char>(i < 4 ? value >> (8 * i) & 255 : 0);
   return bytes;
 }
 
