@@ -114,7 +114,7 @@ TEST_F(ImageFolders, CountAndNameEveryFile) {
                                             root_ / "a" / "same");  // of files that it has
   std::filesystem::create_symlink("loop", root_ / "a" / "loop");
   ASSERT_EQ(::mkfifo((root_ / "a" / "pipe").c_str(), 0600), 0);  // opening it would wait
-  const LogLines log(LogLevel::info);
+  const LogLines log;
   ImageFolder data({.root = root_, .size = {{2, 3}}});
   data.prepare();
   EXPECT_EQ(data.skipped_samples().size(), 1U);
@@ -129,6 +129,19 @@ TEST_F(ImageFolders, CountAndNameEveryFile) {
   ImageFolder ordered({.root = root_, .size = {{2, 3}}}, {.val = {{0, 5}}});
   EXPECT_EQ(ordered.val_ids().values, (std::vector<std::string>{"a/no_ending", "a/photo.jfif", "a/z.png",
                                                                 "a/in/1.png", "a/in/deep/1.PNG"}));
+}
+
+TEST_F(ImageFolders, NameADamagedFileOfEachFormat) {
+  write_png(root_ / "a" / "z.png", 2, 3);
+  for (const char* const name : {"1.webp", "1.tiff", "1.bmp", "1.jfif", "1.JPG"}) {
+    write(std::string("images/a/") + name, "");
+    EXPECT_EQ(refusal({.root = root_}),
+              std::string("images/a/") + name +
+                  ": the file is empty; expected: a PNG, JPEG, BMP, WebP or TIFF image");
+    std::filesystem::remove(root_ / "a" / name);
+  }
+  std::filesystem::create_symlink("nothing", root_ / "a" / "1.tif");
+  EXPECT_NE(refusal({.root = root_}).find("images/a/1.tif"), std::string::npos);
 }
 
 TEST_F(ImageFolders, NormalizeOnTheDevice) {

@@ -74,10 +74,11 @@ struct ImageFolderOptions {
 // A batch is {uint8 [batch, channels, height, width], int64 [batch]} and becomes float / 255 on the device.
 //
 // The classes are the names of the directories in `root` (hidden ones are skipped), sorted bytewise, with
-// their files sorted bytewise; or the values of the column `label`, numbers in ascending order. A file of
-// another size is resized on the host, as by PIL's resize(size, BILINEAR): first the rows, then the columns.
-// PIL begins with the columns for some sizes, and then has values that differ by 1. JPEG files at least four
-// times as large in both directions are decoded at a reduced size first.
+// their files sorted bytewise, and then those of the directories in them; or the values of the column
+// `label`, numbers in ascending order. A file of another size is resized on the host, as by PIL's
+// resize(size, BILINEAR): first the rows, then the columns. PIL begins with the columns for some sizes, and
+// then has values that differ by 1. JPEG files at least four times as large in both directions are decoded at
+// a reduced size first.
 //
 //   ImageFolder data({.root = "images", .size = {{32, 32}}, .val_fraction = 0.2, .stratify = true});
 //

@@ -32,7 +32,7 @@ bool has_command(const fs::path& run, const std::string& command) {
          ("\n" + read_file(file, kMaxBytes)).find("\n" + command + "\n") != std::string::npos;
 }
 
-// What a command has printed, in one line.
+// The output of a command in one line.
 std::string line_of(const CommandAnswer& answer) {
   std::string text = answer.text;
   while (text.ends_with('\n')) text.pop_back();

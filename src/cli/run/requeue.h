@@ -30,7 +30,7 @@ std::optional<double> kill_wait_s();
 inline int vote_of(int exit_code) { return exit_code == 128 + SIGUSR1 ? 1 : exit_code; }
 inline int code_of_vote(int vote) { return vote == 1 ? 128 + SIGUSR1 : vote; }
 
-// What happens to the job of a run that has been stopped and saved.
+// Whether the job of a run that has been stopped and saved starts again.
 enum class RequeueResult {
   not_wanted,  // the user stopped it
   requeued,    // by this process or another one

@@ -33,12 +33,14 @@ constexpr const char* kRelativePaths = "relative paths are relative to the confi
 
 constexpr const char* kFormats = "PNG, JPEG, BMP, WebP or TIFF";
 
-// True for a file that is an image by its name. If it cannot be read, its error says so.
-bool has_image_extension(const fs::path& file) {
-  constexpr std::array kExtensions{".png", ".jpg", ".jpeg", ".jpe", ".jfif",
-                                   ".mpo", ".bmp", ".webp", ".tif", ".tiff"};
-  return std::ranges::find(kExtensions, lower_case(file.extension().string())) != kExtensions.end();
+template <std::size_t kCount>
+bool has_extension(const fs::path& file, const std::array<const char*, kCount>& extensions) {
+  return std::ranges::find(extensions, lower_case(file.extension().string())) != extensions.end();
 }
+
+// The most frequent images, which are not opened before they are needed.
+constexpr std::array kCommonExtensions{".png", ".jpg", ".jpeg"};
+constexpr std::array kOtherExtensions{".jpe", ".jfif", ".mpo", ".bmp", ".webp", ".tif", ".tiff"};
 
 // Both are false for links that lead nowhere or to themselves.
 bool leads_to_directory(const fs::path& path) {
@@ -97,10 +99,10 @@ class FoundFiles {
     std::string text = images_.folder.string() + ": " + counted(images_.names.size(), "image");
     if (!others_.empty())
       text += "; no images: " + counted(others_.size(), "file") + ", such as " + one_line(others_.front());
-    log_info(text + (num_hidden_ == 0
-                         ? ""
-                         : "; hidden: " + std::to_string(num_hidden_) +
-                               (num_hidden_ == 1 ? " file or directory" : " files or directories")));
+    if (num_hidden_ > 0)
+      text += "; hidden: " + std::to_string(num_hidden_) +
+              (num_hidden_ == 1 ? " file or directory" : " files or directories");
+    others_.empty() ? log_info(text) : log_warning(text);
   }
 
  private:
@@ -130,19 +132,20 @@ class FoundFiles {
   }
   // Only regular files are opened: a pipe would wait for its other end.
   void add_file(const std::string& path) {
-    const bool is_regular = leads_to_file(root_ / path);
-    if (has_image_extension(path) && (is_regular || fs::is_symlink(root_ / path))) {
+    const bool is_regular = leads_to_file(root_ / path),
+               may_be_image = is_regular || fs::is_symlink(root_ / path);
+    if (may_be_image && has_extension(path, kCommonExtensions)) {
       images_.names.push_back(path);
       return;
     }
     const auto bytes = is_regular ? first_bytes(root_ / path) : std::optional<std::string>("");
     const std::string format(bytes ? image_format(*bytes) : "");
-    if (!bytes || can_read_image(format))
+    if (!format.empty() && !can_read_image(format)) images_.unread.push_back(error_of(path, *bytes));
+    // The error of a sample names a file that is damaged or cannot be opened.
+    else if (!format.empty() || !bytes || (may_be_image && has_extension(path, kOtherExtensions)))
       images_.names.push_back(path);
-    else if (format.empty())
-      others_.push_back(path);
     else
-      images_.unread.push_back(error_of(path, *bytes));
+      others_.push_back(path);
   }
   std::string error_of(const std::string& path, const std::string& bytes) const try {
     parse_image(bytes, (root_ / path).string());

@@ -21,7 +21,7 @@ struct ImageFiles {
 
 // Returns the images in the class directories of `root` and the directories in them, by class, directory and
 // name: files whose ending or first bytes are those of a format that
-// Kindling reads. Images of other formats, other files and hidden ones are counted and named in the log.
+// Kindling reads. Images of other formats, other files and hidden ones are counted and named by warnings.
 // Throws DataError for a missing directory and for a class without images.
 ImageFiles files_in_class_folders(const std::filesystem::path& root);
 

@@ -177,7 +177,7 @@ class BmpFile {
       const std::uint32_t both = number(at + (repeats ? 0 : i / 2), 1);
       return color_of(i % 2 == 0 ? both >> 4 : both & 15);
     };
-    // The end may be missing behind the last row.
+    // The end mark may be absent after the last row.
     for (std::size_t at = pixels_at_; y < height_ || at + 1 < source_.bytes.size();) {
       const std::size_t count = number(at, 1);
       const std::uint32_t value = number(at + 1, 1);

@@ -6,41 +6,11 @@ set -euo pipefail
 
 kindling=$1 scripts=$2 python=${KINDLING_TORCH_PYTHON:-$3}
 
-# KINDLING_NEEDS_LAUNCHERS: they must be there.
-skip() {
-  echo "skipped: $*"
-  [ -n "${KINDLING_NEEDS_LAUNCHERS:-}" ] || exit 77
-  exit 1
-}
+# shellcheck source=tests/cli/run/slurm_on_this_machine.sh
+. "$(dirname "$0")/slurm_on_this_machine.sh"
 
-stop() {
-  echo "FAILED: $*"
-  tail -n 20 "$folder"/*.txt
-  exit 1
-}
-
-[ "$(id -u)" -eq 0 ] || skip "SLURM's daemons are started by root"
-PATH=$PATH:/usr/sbin
-for program in mpirun.openmpi mpiexec.hydra slurmctld slurmd munged; do
-  command -v "$program" >/dev/null || skip "there is no $program: apt-get install openmpi-bin mpich slurm-wlm munge"
-done
-
-folder=$(mktemp -d)
-chmod 755 "$folder"  # munged wants to reach its socket as any user
-clean_up() {
-  "$scripts/slurm_down.sh" "$folder/cluster" >/dev/null 2>&1 || true
-  rm -rf "$folder"
-}
-trap clean_up EXIT
-trap 'exit 1' INT TERM
-
-CPUS=2 "$scripts/slurm_up.sh" "$folder/cluster" >"$folder/slurm_up.txt" 2>&1 || {
-  code=$?
-  [ "$code" != 77 ] || { echo "skipped: $(cat "$folder/slurm_up.txt")"; exit 77; }
-  stop "SLURM did not start"
-}
-unset OMP_NUM_THREADS MKL_NUM_THREADS "${!SLURM_@}" RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
-export SLURM_CONF=$folder/cluster/slurm.conf
+CPUS=2 start_slurm
+unset OMP_NUM_THREADS MKL_NUM_THREADS
 open_mpi=(mpirun.openmpi --allow-run-as-root --oversubscribe)
 mpich=(mpiexec.hydra)
 # Two mpirun that start at once can fail in the folder of their user, "orte_session_dir failed", so each has its own.

@@ -6,42 +6,12 @@ set -euo pipefail
 kindling=$1 scripts=$2 count=${3:-5}
 RANDOM=${4:-$$}
 
-# KINDLING_NEEDS_LAUNCHERS: they must be there.
-skip() {
-  echo "skipped: $*"
-  [ -n "${KINDLING_NEEDS_LAUNCHERS:-}" ] || exit 77
-  exit 1
-}
-stop() {
-  echo "FAILED: $*"
-  tail -n 5 "$folder"/*.txt
-  exit 1
-}
-
-[ "$(id -u)" -eq 0 ] || skip "SLURM's daemons are started by root"
-PATH=$PATH:/usr/sbin
-for program in mpirun.openmpi mpiexec.hydra slurmctld slurmd munged; do
-  command -v "$program" >/dev/null || skip "there is no $program: apt-get install openmpi-bin mpich slurm-wlm"
-done
-
-folder=$(mktemp -d)
-chmod 755 "$folder"  # munged wants to reach its socket as any user
-clean_up() {
-  "$scripts/slurm_down.sh" "$folder/cluster" >/dev/null 2>&1 || true
-  rm -rf "$folder"
-}
-trap clean_up EXIT
-trap 'exit 1' INT TERM
+# shellcheck source=tests/cli/run/slurm_on_this_machine.sh
+. "$(dirname "$0")/slurm_on_this_machine.sh"
 
 # A requeued job waits for the smallest cred_expire that SLURM accepts, and a second.
-CPUS=16 CRED_EXPIRE=5 "$scripts/slurm_up.sh" "$folder/cluster" SchedulerParameters=sched_interval=1,bf_interval=1 \
-  >"$folder/slurm_up.txt" 2>&1 || {
-  code=$?
-  [ "$code" != 77 ] || { echo "skipped: $(cat "$folder/slurm_up.txt")"; exit 77; }
-  stop "SLURM did not start"
-}
-unset "${!SLURM_@}" RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
-export SLURM_CONF=$folder/cluster/slurm.conf OMP_NUM_THREADS=1
+CPUS=16 CRED_EXPIRE=5 start_slurm SchedulerParameters=sched_interval=1,bf_interval=1
+export OMP_NUM_THREADS=1
 
 cat "$(dirname "$0")/small.toml" - >"$folder/small.toml" <<TOML
 max_epochs = $((count > 5 ? 40 : 15))

@@ -151,7 +151,7 @@ TEST(BmpImages, AreReadFromRuns) {
   EXPECT_EQ(pixels(8, {"\3\1\0\0\0\3\2\1\2\0\0\1", 12}), (Pixels{1, 1, 1, 0, 2, 1, 2, 0}));
   // A jump by one column and one row.
   EXPECT_EQ(pixels(8, {"\1\2\0\2\1\1\1\1\0\1", 10}), (Pixels{2, 0, 0, 0, 0, 0, 1, 0}));
-  // The end may be missing behind the last row.
+  // The end mark may be absent after the last row.
   EXPECT_EQ(pixels(8, {"\4\1\0\0\4\2\0\0", 8}), (Pixels{1, 1, 1, 1, 2, 2, 2, 2}));
   // Colors alternate in runs of halves.
   EXPECT_EQ(pixels(4, {"\4\x12\0\0\0\3\x21\x20\0\1", 10}), (Pixels{1, 2, 1, 2, 2, 1, 2, 0}));
