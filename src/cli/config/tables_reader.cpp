@@ -141,10 +141,7 @@ class TablesReader {
     if (tables_.run.name.empty()) tables_.run.name = default_name;
     check_name();
     read_model();
-    if ((tables_.data.maker = choose("data", registry_.data_modules, "")))
-      table("data", {OptionSet::of(tables_.data.name), OptionSet::of(tables_.data_options),
-                     tables_.data.maker->options()});
-    if (tables_.data.maker) check_inputs(tables_.model.name, tables_.data.maker->options(), reader_);
+    read_data();
     read_transforms("data.train_transforms", tables_.train_transforms);
     read_transforms(kValTransforms, tables_.val_transforms);
     read_optimizer();
@@ -209,6 +206,14 @@ class TablesReader {
       table(prefix + "." + name, {chosen.emplace_back(catalog.maker(name)).options()});
     }
     return chosen;
+  }
+
+  void read_data() {
+    if (use_ == ConfigUse::own_loop && !reader_.has("data")) return;
+    if (!(tables_.data.maker = choose("data", registry_.data_modules, ""))) return;
+    table("data", {OptionSet::of(tables_.data.name), OptionSet::of(tables_.data_options),
+                   tables_.data.maker->options()});
+    check_inputs(tables_.model.name, tables_.data.maker->options(), reader_);
   }
 
   // The name becomes a directory.

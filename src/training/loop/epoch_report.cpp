@@ -275,6 +275,15 @@ NamedValues EpochReport::preview() {
   return latest_;
 }
 
+std::optional<double> EpochReport::latest_loss() {
+  EpochLog& log = state_.log;
+  log.move_to_host();
+  const std::size_t column = log.column("train_loss");
+  for (std::int64_t row = log.num_rows() - 1; row >= 0; --row)
+    if (const auto loss = log.value(row, column)) return loss;
+  return std::nullopt;
+}
+
 // Keeps the former values if there are no newer ones.
 void EpochReport::read_latest() {
   EpochLog& log = state_.log;

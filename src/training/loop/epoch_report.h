@@ -75,6 +75,8 @@ class EpochReport {
   void draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches, double at = 1) const;
   // Returns the values of the latest row on the host; see Trainer::preview().
   NamedValues preview();
+  // Returns the loss of the latest row that has one, after a copy of the log; none: there is no such row.
+  std::optional<double> latest_loss();
 
   double seconds() const;  // since begin()
   double data_wait_seconds() const { return source_ == nullptr ? 0 : source_->wait_seconds(); }

@@ -215,6 +215,16 @@ NamedValues Trainer::preview() {
   return with_libtorch_errors("Trainer::preview", [&] { return impl_->loop.report().preview(); });
 }
 
+double Trainer::loss_value() {
+  constexpr const char* kHere = "Trainer::loss_value";
+  return nested(*impl_, kHere, [&] {
+    if (const auto loss = impl_->loop.report().latest_loss()) return *loss;
+    throw Error({.place = kHere,
+                 .found = "this epoch has no training step with a loss yet",
+                 .wanted = "a train_step() since the start or the latest finish_epoch()"});
+  });
+}
+
 // The loop postpones an early stop until min_epochs and min_steps are reached.
 void Trainer::request_stop(FitReason reason) noexcept {
   if (reason == FitReason::early_stop)

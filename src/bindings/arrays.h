@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "kindling_c.h"
+
+namespace kindling::bindings {
+
+// What an array is converted to: floating-point numbers to a dtype, and integers of targets to int64.
+struct ArrayUse {
+  at::ScalarType floats = at::kFloat;
+  bool is_target = false;
+};
+
+// Returns tensors on the memory of the arrays, or copies where strides or dtype require one, which it counts.
+// `argument` names the arrays in errors. Throws StatusError.
+std::vector<at::Tensor> tensors_of(const kindling_array* arrays, std::size_t count, const ArrayUse& use,
+                                   const char* place, const char* argument);
+// Returns a tensor on the memory of one array, in its own dtype; with `is_output`, never a copy. A negative
+// stride of other arrays is copied.
+at::Tensor view_of(const kindling_array& array, bool is_output, const char* place,
+                   const std::string& argument);
+
+// The dtype of the interface that corresponds to LibTorch's; 0: there is none.
+int32_t dtype_of(at::ScalarType type) noexcept;
+// "[2, 3]"
+std::string shape_of(at::IntArrayRef sizes);
+
+kindling_array_counts& array_counts() noexcept;  // of this thread
+
+}  // namespace kindling::bindings
