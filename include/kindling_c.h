@@ -52,6 +52,11 @@ KINDLING_C_API const char* kindling_error(void);
 /* Returns one part of it; "" if the error does not have it, and for an unknown part. */
 KINDLING_C_API const char* kindling_error_part(int32_t part);
 
+/* Sets the error of the calling thread and returns `status`, for bindings of other languages that check
+ * arguments themselves; parts may be NULL. */
+KINDLING_C_API kindling_status kindling_set_error(kindling_status status, const char* location,
+                                                  const char* found, const char* expected, const char* hint);
+
 /* Returns the version of the library, such as "0.1.0". */
 KINDLING_C_API const char* kindling_version(void);
 
@@ -163,7 +168,7 @@ KINDLING_C_API kindling_status kindling_train_step_masked(kindling_trainer train
 /* Waits for the loss of the latest step and writes it, also if it is not finite. */
 KINDLING_C_API kindling_status kindling_loss_value(kindling_trainer trainer, double* loss);
 /* Ends an epoch of the program's own loop: the means of its steps become metrics, epoch callbacks are called,
- * and schedules that count epochs go on. */
+ * and schedules that count epochs continue. */
 KINDLING_C_API kindling_status kindling_finish_epoch(kindling_trainer trainer);
 /* Writes 1 if max_epochs, max_steps or a stop has been reached, or the run has diverged, else 0. */
 KINDLING_C_API kindling_status kindling_is_done(kindling_trainer trainer, int32_t* is_done);
@@ -232,7 +237,7 @@ enum {
   KINDLING_ON_FIT_END = 16
 };
 
-/* Returns 0 to go on; anything else ends the call in progress with KINDLING_CALLBACK_ERROR. May call functions
+/* Returns 0 to continue; anything else ends the call in progress with KINDLING_CALLBACK_ERROR. May call functions
  * of this trainer that read, kindling_save() at KINDLING_ON_EPOCH_END, and kindling_request_stop(). */
 typedef int32_t (*kindling_event_function)(kindling_trainer trainer, int32_t event, void* user_data);
 /* Calls `function` at the events, a sum of the above; NULL: at none. Replaces the previous one. */

@@ -1,5 +1,6 @@
 #include "bindings/arrays.h"
 
+#include <ATen/core/DimVector.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
@@ -31,8 +32,8 @@ constexpr std::array<std::pair<int32_t, at::ScalarType>, 10> kTypes{{
 // One array of a call, checked.
 class CheckedArray {
  public:
-  CheckedArray(const kindling_array& array, const char* place, const std::string& argument)
-      : array_(array), place_(place), argument_(argument) {
+  CheckedArray(const kindling_array& array, const char* place, const ArrayName& name)
+      : array_(array), place_(place), name_(name) {
     check_sizes();
     type_ = type();
     device_ = device();
@@ -44,13 +45,17 @@ class CheckedArray {
     const bool is_reversed = std::ranges::any_of(strides_, [](std::int64_t stride) { return stride < 0; });
     if (is_output && is_reversed)
       refuse("it has a negative stride", "an array to write into with strides of at least 0");
+    for (std::size_t i = 0; is_output && i < sizes_.size(); ++i)
+      if (strides_[i] == 0 && sizes_[i] > 1)
+        refuse("stride 0 makes elements of dimension " + std::to_string(i) + " the same",
+               "an array to write into whose elements differ");
     if (numel_ == 0) return at::empty(sizes_, at::TensorOptions(type_).device(device_));
     return is_reversed ? reversed() : blob(array_.data, strides_);
   }
 
  private:
   [[noreturn]] void refuse(const std::string& found, const std::string& wanted) const {
-    refuse_use(place_, argument_ + ": " + found, wanted);
+    refuse_use(place_, name_.text() + ": " + found, wanted);
   }
 
   void check_sizes() {
@@ -80,15 +85,15 @@ class CheckedArray {
       refuse("its device is " + std::to_string(array_.device), "KINDLING_CPU or KINDLING_CUDA");
     if (array_.device_index < 0 || array_.device_index >= num_gpus())
       throw DeviceError({.place = place_,
-                         .found = argument_ + ": it is on GPU " + std::to_string(array_.device_index) +
+                         .found = name_.text() + ": it is on GPU " + std::to_string(array_.device_index) +
                                   " of " + std::to_string(num_gpus()) + " (" + gpu_unavailable_reason() + ")",
                          .wanted = "a GPU of this process, or KINDLING_CPU"});
     return gpu(array_.device_index);
   }
 
-  std::vector<std::int64_t> strides() const {
-    if (array_.strides != nullptr) return {array_.strides, array_.strides + array_.rank};
-    std::vector<std::int64_t> strides(sizes_.size());
+  at::DimVector strides() const {
+    if (array_.strides != nullptr) return at::DimVector(array_.strides, array_.strides + array_.rank);
+    at::DimVector strides(sizes_.size());
     std::int64_t stride = 1;
     for (std::size_t i = sizes_.size(); i-- > 0;) {
       strides[i] = stride;
@@ -106,7 +111,7 @@ class CheckedArray {
     const auto bytes = static_cast<std::int64_t>(at::elementSize(type_));
     const std::int64_t alignment = std::min<std::int64_t>(bytes, static_cast<std::int64_t>(sizeof(void*)));
     if (reinterpret_cast<std::uintptr_t>(array_.data) % static_cast<std::uintptr_t>(alignment) != 0)
-      refuse("its address is no multiple of " + std::to_string(alignment), "elements in aligned memory");
+      refuse("its address is not a multiple of " + std::to_string(alignment), "elements in aligned memory");
     std::int64_t extent = bytes;
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       std::int64_t length = 0;
@@ -125,7 +130,7 @@ class CheckedArray {
   // LibTorch has no negative strides: from the lowest address, with the dimensions turned round by a copy.
   at::Tensor reversed() const {
     auto* lowest = static_cast<char*>(array_.data);
-    std::vector<std::int64_t> strides = strides_, turned;
+    at::DimVector strides = strides_, turned;
     for (std::size_t i = 0; i < strides.size(); ++i) {
       if (strides[i] >= 0) continue;
       lowest += strides[i] * (sizes_[i] - 1) * static_cast<std::int64_t>(at::elementSize(type_));
@@ -138,12 +143,12 @@ class CheckedArray {
 
   const kindling_array& array_;
   const char* const place_;
-  const std::string& argument_;
-  std::vector<std::int64_t> sizes_;
+  const ArrayName& name_;
+  at::DimVector sizes_;
   std::int64_t numel_ = 1;
   at::ScalarType type_{};
   at::Device device_ = at::kCPU;
-  std::vector<std::int64_t> strides_;
+  at::DimVector strides_;
 };
 
 at::ScalarType type_for(const at::Tensor& tensor, const ArrayUse& use) {
@@ -153,9 +158,12 @@ at::ScalarType type_for(const at::Tensor& tensor, const ArrayUse& use) {
 
 }  // namespace
 
-at::Tensor view_of(const kindling_array& array, bool is_output, const char* place,
-                   const std::string& argument) {
-  return CheckedArray(array, place, argument).view(is_output);
+at::Tensor view_of(const kindling_array& array, bool is_output, const char* place, const ArrayName& name) {
+  return CheckedArray(array, place, name).view(is_output);
+}
+
+std::string ArrayName::text() const {
+  return index ? std::string(argument) + "[" + std::to_string(*index) + "]" : argument;
 }
 
 std::vector<at::Tensor> tensors_of(const kindling_array* arrays, std::size_t count, const ArrayUse& use,
@@ -167,8 +175,7 @@ std::vector<at::Tensor> tensors_of(const kindling_array* arrays, std::size_t cou
   for (std::size_t i = 0; i < count; ++i) {
     kindling_array_counts& counts = array_counts();
     const std::int64_t copies = counts.copied_for_strides;
-    at::Tensor tensor =
-        view_of(arrays[i], /*is_output=*/false, place, std::string(argument) + "[" + std::to_string(i) + "]");
+    at::Tensor tensor = view_of(arrays[i], /*is_output=*/false, place, {argument, i});
     if (const at::ScalarType type = type_for(tensor, use); type != tensor.scalar_type()) {
       tensor = tensor.to(type);
       ++counts.copied_for_dtype;

@@ -109,4 +109,15 @@ const char* kindling_error_part(int32_t part) {
              : parts[static_cast<std::size_t>(part)].c_str();
 }
 
+kindling_status kindling_set_error(kindling_status status, const char* location, const char* found,
+                                   const char* expected, const char* hint) {
+  const auto text = [](const char* part) { return part == nullptr ? "" : part; };
+  const kindling_status kept = kindling::bindings::call(__func__, [&] {
+    throw kindling::bindings::StatusError(
+        status,
+        {.place = text(location), .found = text(found), .wanted = text(expected), .remedy = text(hint)});
+  });
+  return kept == KINDLING_OK ? KINDLING_ERROR : kept;
+}
+
 const char* kindling_version(void) { return kindling::version(); }

@@ -30,7 +30,7 @@ void EventCallback::send(int32_t event) {
     throw StatusError(KINDLING_CALLBACK_ERROR, {.place = "the callback of kindling_set_callback",
                                                 .found = "it has returned " + std::to_string(answer) +
                                                          " at event " + std::to_string(event),
-                                                .wanted = "0, to go on"});
+                                                .wanted = "0, to continue"});
 }
 
 }  // namespace kindling::bindings

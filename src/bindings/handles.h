@@ -58,7 +58,7 @@ class HandleTable {
     const std::uintptr_t generation = bits >> kGenerationShift;
     if ((bits & kKindMask) != kind_ || index >= slots_.size() || generation == 0 ||
         generation > slots_[index].generation)
-      refuse_use(place, name + " is no handle of a " + name_, "a handle from this library");
+      refuse_use(place, name + " is not a handle of a " + name_, "a handle from this library");
     if (generation < slots_[index].generation || !slots_[index].object)
       refuse_use(place, name + " has been freed", "a handle that is in use");
     return index;

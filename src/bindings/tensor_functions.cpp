@@ -79,7 +79,7 @@ kindling_status kindling_tensor_from_array(const kindling_array* array, kindling
   return call(__func__, [&, here = __func__] {
     require_pointer(array, here, "array");
     require_pointer(tensor, here, "tensor");
-    const at::Tensor view = view_of(*array, /*is_output=*/false, here, "array");
+    const at::Tensor view = view_of(*array, /*is_output=*/false, here, {"array"});
     *tensor = tensors().add(std::make_shared<at::Tensor>(view.clone(at::MemoryFormat::Contiguous)));
   });
 }

@@ -36,7 +36,7 @@ kindling_trainer make_trainer(ConfigDocument document, const char* const* settin
   if (count > 0) require_pointer(settings, place, "settings");
   for (std::size_t i = 0; i < count; ++i) {
     require_pointer(settings[i], place, "settings[i]");
-    document.set(settings[i]);
+    document.set(settings[i], "settings");
   }
   std::shared_ptr<ProcessGroup> ranks;
   if (group != nullptr) ranks = *groups().get(group, place);
@@ -48,36 +48,35 @@ void train_step(kindling_trainer trainer, const kindling_array* inputs, std::siz
                 const kindling_array* targets, std::size_t num_targets, const kindling_array* mask,
                 const char* place) {
   const TrainerUse use(trainer, place);
-  use->prepare();
+  Batch batch = use->batch_of(inputs, num_inputs, targets, num_targets, mask, Stage::train, place);
+  use->prepare(&batch);
   use->loss.reset();
-  use->trainer().train_step(
-      use->batch_of(inputs, num_inputs, targets, num_targets, mask, Stage::train, place));
+  use->trainer().train_step(use->prepared(std::move(batch), Stage::train));
 }
 
 // The outputs of the model in evaluation mode, flat.
 std::vector<at::Tensor> outputs_of(TrainerHandle& handle, const kindling_array* inputs, std::size_t count,
                                    const char* place) {
-  handle.prepare();
+  Batch batch = handle.batch_of(inputs, count, nullptr, 0, nullptr, Stage::predict, place);
+  handle.prepare(&batch);
   Module& model = handle.model();
   const EvaluationGuard guard(model);
-  const Batch batch = handle.batch_of(inputs, count, nullptr, 0, nullptr, Stage::predict, place);
-  const Batch outputs = model.predict_outputs(batch);
+  const Batch outputs = model.predict_outputs(handle.prepared(std::move(batch), Stage::predict));
   return {outputs.tensors().begin(), outputs.tensors().end()};
 }
 
-std::string name_of_output(std::size_t index) { return "outputs[" + std::to_string(index) + "]"; }
-
 void write(const at::Tensor& output, const kindling_array& array, std::size_t index, const char* place) {
-  at::Tensor view = view_of(array, /*is_output=*/true, place, name_of_output(index));
+  const ArrayName name{"outputs", index};
+  at::Tensor view = view_of(array, /*is_output=*/true, place, name);
   if (view.sizes() != output.sizes())
     throw DataError({.place = place,
-                     .found = name_of_output(index) + " is " + shape_of(view.sizes()) +
-                              ", and the model's output is " + shape_of(output.sizes()),
+                     .found = name.text() + " is " + shape_of(view.sizes()) + ", and the model's output is " +
+                              shape_of(output.sizes()),
                      .wanted = "the shape of the output",
                      .remedy = "an array of Fortran arrives with its dimensions in reverse order"});
   if (output.is_floating_point() && !view.is_floating_point())
     throw DataError({.place = place,
-                     .found = name_of_output(index) + " has dtype " + std::to_string(array.dtype) +
+                     .found = name.text() + " has dtype " + std::to_string(array.dtype) +
                               ", and the model's output has floating-point numbers",
                      .wanted = "a floating-point dtype"});
   view.copy_(output);
@@ -239,8 +238,7 @@ kindling_status kindling_log_value(kindling_trainer trainer, const char* name, d
   return call(__func__, [&, here = __func__] {
     require_pointer(name, here, "name");
     const TrainerUse use(trainer, here);
-    use->prepare();
-    use->trainer().log(name, value);
+    use->log(name, value);
   });
 }
 
@@ -269,6 +267,7 @@ kindling_status kindling_fit(kindling_trainer trainer, kindling_fit_result* resu
 kindling_status kindling_validate(kindling_trainer trainer) {
   return call(__func__, [&, here = __func__] {
     const TrainerUse use(trainer, here);
+    use->restore_random_numbers();
     use->metrics = use->trainer().validate(use->shared_model(), use->data(here));
   });
 }
@@ -276,6 +275,7 @@ kindling_status kindling_validate(kindling_trainer trainer) {
 kindling_status kindling_test(kindling_trainer trainer) {
   return call(__func__, [&, here = __func__] {
     const TrainerUse use(trainer, here);
+    use->restore_random_numbers();
     use->metrics = use->trainer().test(use->shared_model(), use->data(here));
   });
 }
@@ -284,6 +284,7 @@ kindling_status kindling_predict(kindling_trainer trainer, kindling_tensor* outp
   return call(__func__, [&, here = __func__] {
     require_pointer(outputs, here, "outputs");
     const TrainerUse use(trainer, here);
+    use->restore_random_numbers();
     *outputs = tensors().add(
         std::make_shared<at::Tensor>(use->trainer().predict(use->shared_model(), use->data(here))));
   });
@@ -391,8 +392,7 @@ kindling_status kindling_resume(kindling_trainer trainer, const char* path) {
     require_pointer(path, here, "path");
     const TrainerUse use(trainer, here);
     const StateDict state = load_checkpoint(path);
-    use->restart();
-    use->trainer().load_state_dict(state);
+    use->restart(state);
   });
 }
 

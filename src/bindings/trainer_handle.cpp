@@ -1,5 +1,6 @@
 #include "bindings/trainer_handle.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/zeros.h>
 
 #include <utility>
@@ -37,7 +38,7 @@ std::int64_t common_samples(const std::vector<at::Tensor>& tensors, std::size_t 
 // Keeps the samples whose element of the mask is true.
 void select(std::vector<at::Tensor>& tensors, const kindling_array& mask, std::int64_t num_samples,
             const char* place) {
-  const at::Tensor keep = view_of(mask, /*is_output=*/false, place, "mask");
+  const at::Tensor keep = view_of(mask, /*is_output=*/false, place, {"mask"});
   if (keep.scalar_type() != at::kBool || !keep.is_cpu() || keep.dim() != 1 || keep.size(0) != num_samples)
     throw DataError(
         {.place = place,
@@ -60,6 +61,14 @@ Batch padding_for(const std::vector<at::Tensor>& tensors) {
   return batch;
 }
 
+// For lazy layers, which are made on the host in the type of a new model.
+Batch on_host(const Batch& batch) {
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor& tensor : batch.tensors())
+    tensors.push_back(tensor.is_floating_point() ? tensor.to(at::kCPU, at::kFloat) : tensor.cpu());
+  return Batch(std::move(tensors));
+}
+
 }  // namespace
 
 TrainerHandle::TrainerHandle(ConfiguredTraining made, std::shared_ptr<ProcessGroup> group)
@@ -67,6 +76,7 @@ TrainerHandle::TrainerHandle(ConfiguredTraining made, std::shared_ptr<ProcessGro
   made_.options.process_group = std::move(group);
   made_.options.callbacks.push_back(events);
   events->set_owner(*this);
+  random_numbers_ = at::globalContext().defaultGenerator(at::kCPU).get_state();
   make_trainer();
 }
 
@@ -92,17 +102,38 @@ DataModule& TrainerHandle::data(const char* place) const {
                      .remedy = "for arrays of the program, call kindling_train_step()"});
 }
 
-void TrainerHandle::prepare() {
-  if (is_prepared_) return;
-  trainer_->prepare_model(made_.model);
-  is_prepared_ = true;
+// Lazy layers draw their weights in the first step, and a trainer that was made in between has seeded anew.
+void TrainerHandle::restore_random_numbers() {
+  if (!random_numbers_.defined()) return;
+  auto generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(std::exchange(random_numbers_, at::Tensor()));
 }
 
-void TrainerHandle::restart() {
-  is_prepared_ = false;
+void TrainerHandle::prepare(const Batch* first) {
+  if (is_prepared_) return;
+  restore_random_numbers();
+  if (has_group() && first != nullptr) made_.model->apply_init(on_host(*first));
+  trainer_->prepare_model(made_.model);
+  is_prepared_ = true;
+  for (const auto& [name, value] : std::exchange(values_of_first_step_, {})) trainer_->log(name, value);
+}
+
+void TrainerHandle::log(const char* name, double value) {
+  if (is_prepared_)
+    trainer_->log(name, value);
+  else
+    values_of_first_step_.emplace_back(name, value);
+}
+
+void TrainerHandle::restart(const StateDict& state) {
+  restore_random_numbers();
+  if (has_group()) load_state_dict(model(), state, "the checkpoint", {.prefix = "model."});
   float_type_.reset();
   loss.reset();
-  prepare();
+  trainer_->prepare_model(made_.model);
+  is_prepared_ = true;
+  trainer_->load_state_dict(state);
 }
 
 void TrainerHandle::keep_loss() {
@@ -127,6 +158,7 @@ FitResult TrainerHandle::fit() {
   DataModule& data = this->data("kindling_fit");
   FitOptions options;
   if (checkpoint_) options.resume = checkpoint_->last();
+  restore_random_numbers();
   is_prepared_ = true;
   loss.reset();
   FitResult result = trainer_->fit(made_.model, data, options);
@@ -161,7 +193,10 @@ Batch TrainerHandle::batch_of(const kindling_array* inputs, std::size_t num_inpu
     throw DataError({.place = place,
                      .found = mask == nullptr ? "the arrays have no samples" : "the mask selects no sample",
                      .wanted = "at least one; only ranks of a group may have none"});
-  Batch batch = num_samples == 0 ? padding_for(tensors) : Batch(std::move(tensors));
+  return num_samples == 0 ? padding_for(tensors) : Batch(std::move(tensors));
+}
+
+Batch TrainerHandle::prepared(Batch batch, Stage stage) {
   batch = trainer_->prepare_batch(std::move(batch), stage);
   // A trainer transforms batches of its own data only.
   if (!made_.data || trainer_->data() != nullptr) return batch;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bindings/arrays.h"
@@ -33,19 +34,25 @@ class TrainerHandle {
   bool has_group() const noexcept { return made_.options.process_group != nullptr; }
   bool writes_files() const noexcept { return !has_group() || made_.options.process_group->rank() == 0; }
 
-  // Starts the training of the program's own loop, once.
-  void prepare();
-  // Starts it anew, for a state that is then loaded.
-  void restart();
+  // Starts the training of the program's own loop, once. Ranks of a group must then have all parameters:
+  // those of lazy layers come from the batch.
+  void prepare(const Batch* first = nullptr);
+  // Starts it anew from a saved state.
+  void restart(const StateDict& state);
+  // Before the first use of the model: random numbers go on from where this trainer was made.
+  void restore_random_numbers();
+  void log(const char* name, double value);
   // Keeps the loss of the latest step, whose log an epoch's end clears.
   void keep_loss();
   // Before the first step: a trainer with a ModelCheckpoint.
   void save_into(const std::string& folder, const char* place);
   FitResult fit();
 
-  // Returns the batch on the trainer's device. Throws DataError for numbers of samples that differ.
+  // Returns a batch where its arrays are. Throws DataError for numbers of samples that differ.
   Batch batch_of(const kindling_array* inputs, std::size_t num_inputs, const kindling_array* targets,
                  std::size_t num_targets, const kindling_array* mask, Stage stage, const char* place);
+  // Returns it on the trainer's device, as [data] transforms batches.
+  Batch prepared(Batch batch, Stage stage);
 
   Metrics metrics{};             // of the latest epoch, fit or evaluation
   std::optional<double> loss{};  // of the latest step of an epoch that has been ended
@@ -62,6 +69,8 @@ class TrainerHandle {
   std::optional<Trainer> trainer_;
   std::optional<at::ScalarType> float_type_;
   bool is_prepared_ = false;
+  std::vector<std::pair<std::string, double>> values_of_first_step_;  // logged before there is a log
+  at::Tensor random_numbers_;  // the state of LibTorch's generator until the first use
   std::atomic<std::thread::id> user_{};
   mutable std::mutex stop_mutex_;
   StopToken stop_;

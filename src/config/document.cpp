@@ -191,12 +191,12 @@ void ConfigDocument::merge(ConfigDocument later) {
   std::move(later.tree_->sources.begin(), later.tree_->sources.end(), std::back_inserter(tree_->sources));
 }
 
-void ConfigDocument::set(std::string_view assignment) {
+void ConfigDocument::set(std::string_view assignment, std::string_view source) {
   const std::string text(assignment);
-  const auto source = std::make_shared<const ConfigSource>(
-      ConfigSource{"command line: " + one_line(text), std::filesystem::current_path()});
-  merge_tables(tree_->root, config::parse_override(text, *source));
-  tree_->sources.push_back(source);
+  const auto origin = std::make_shared<const ConfigSource>(
+      ConfigSource{std::string(source) + ": " + one_line(text), std::filesystem::current_path()});
+  merge_tables(tree_->root, config::parse_override(text, *origin));
+  tree_->sources.push_back(origin);
 }
 
 }  // namespace kindling

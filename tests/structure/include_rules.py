@@ -5,7 +5,7 @@ from pathlib import Path
 
 # A module may include itself and the modules before it.
 MODULES = ("base formats checkpoint config launch charts loggers runs device tensors graph distributed data metrics optim nn models "
-           "interop training measurements fast_mkl cli").split()
+           "interop training measurements fast_mkl cli bindings").split()
 WITHOUT_LIBTORCH = MODULES[:8]
 # The sub-modules of a module, in the same order. "" stands for the files in the module's own folder; without it there are none.
 SUBMODULES = {
@@ -25,6 +25,8 @@ NOT_IN_CORE = {
 }
 # Without the module (KINDLING_INTEROP=OFF) a source defines the functions of its public headers, and nothing else.
 PUBLIC_ONLY = ("interop",)
+# Headers of `bindings` for programs that are not C++, in the include folder itself.
+FOR_OTHER_LANGUAGES = ("kindling_c.h",)
 # Users like any other: they see the public headers.
 OUTSIDE = ("apps", "benchmarks")
 # Headers in the name of another library.
@@ -67,6 +69,8 @@ def folder_of(path):
 def included_folder(target):
     """(module, sub-module, is it public) for an include of Kindling's own headers, else None."""
     parts = Path(target).parts
+    if target in FOR_OTHER_LANGUAGES:
+        return "bindings", "", True
     if parts[0] == "kindling" and len(parts) > 2:
         return parts[1], "", True
     return (parts[0], "/".join(parts[1:-1]), False) if parts[0] in MODULES and len(parts) > 1 else None

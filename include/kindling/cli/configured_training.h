@@ -21,7 +21,8 @@ struct ConfiguredTraining {
 };
 
 // Makes them as `kindling fit` does, and seeds LibTorch's generators for it. Neither [data] nor an end of the
-// training is required; num_gpus is 0 or 1 if the config leaves it open. Keys of the program's run directory,
+// training is required; num_gpus is 0 or 1 if the config leaves it open. Weights that were saved with the
+// transform of their inputs give it to the data. Keys of the program's run directory,
 // processes and searches ([run], [batch_finder], [lr_finder], num_processes, checkpoint.resume) have no
 // effect. Throws ConfigError, DataError and CheckpointError.
 //

@@ -35,8 +35,9 @@ class KINDLING_API ConfigDocument {
   void merge(ConfigDocument later);
 
   // Applies one override: "trainer.max_epochs=3". The value is TOML; a value that is not valid TOML (a bare
-  // word, a path) is a string. Relative paths are relative to the current directory. Throws ConfigError.
-  void set(std::string_view assignment);
+  // word, a path) is a string. Relative paths are relative to the current directory. Messages use `source`.
+  // Throws ConfigError.
+  void set(std::string_view assignment, std::string_view source = "command line");
 
  private:
   friend class ConfigReader;

@@ -38,7 +38,7 @@ ConfiguredTraining make_training(ConfigDocument document, const Registry& regist
   const StartWeights start = start_from_files(config, *made.model);
   NoConfiguredData none;
   if (config.data.maker) {
-    made.data = make_data_for(config, start.file, *made.model);
+    made.data = start.file.empty() ? config.make_data() : make_data_for(config, start.file, *made.model);
     require_same_columns(config, *made.data);
     set_input_transform(*made.model, made.data->input_transform());
   }
