@@ -12,7 +12,8 @@
  * leaves the environment of its caller (traps, rounding, flush-to-zero, flags) as it was; callbacks run in
  * that of the caller. So a program with -ffpe-trap=invalid,zero,overflow needs no care.
  *
- * Handles are checked: a null, freed or foreign one is KINDLING_USAGE_ERROR. Strings are UTF-8 and end with 0.
+ * Handles are checked: a null, freed or foreign one is KINDLING_USAGE_ERROR. Strings are UTF-8 and end with
+ * 0.
  *
  * While the version is 0.x, a function keeps its name and its meaning within a minor version. */
 #ifndef KINDLING_C_H
@@ -65,7 +66,8 @@ enum { KINDLING_DEBUG = 0, KINDLING_INFO = 1, KINDLING_WARNING = 2, KINDLING_ERR
 /* Calls `function` with every message of `level` and above, on the thread that logs, also on others than the
  * calling one; NULL: silent, as at the start. For the whole process. The function must not call Kindling. */
 typedef void (*kindling_log_function)(int32_t level, const char* message, void* user_data);
-KINDLING_C_API kindling_status kindling_set_log(kindling_log_function function, int32_t level, void* user_data);
+KINDLING_C_API kindling_status kindling_set_log(kindling_log_function function, int32_t level,
+                                                void* user_data);
 
 /* Writes the number of GPUs that can be used; 0: the CPU is used. */
 KINDLING_C_API kindling_status kindling_device_count(int32_t* count);
@@ -98,12 +100,12 @@ typedef struct kindling_array {
   const int64_t* strides; /* in elements, may be negative; NULL: row-major, without gaps */
   int32_t rank;           /* 0 to KINDLING_MAX_RANK */
   int32_t dtype;          /* KINDLING_FLOAT32 ... */
-  int32_t device;         /* KINDLING_CPU, or KINDLING_CUDA for a device pointer, such as use_device gives it */
-  int32_t device_index;   /* of a GPU */
+  int32_t device;       /* KINDLING_CPU, or KINDLING_CUDA for a device pointer, such as use_device gives it */
+  int32_t device_index; /* of a GPU */
 } kindling_array;
 
-/* How many arrays of the calling thread were borrowed as they are, and how many were copied on the host before
- * use: because of a negative stride, or into the dtype of the model. */
+/* How many arrays of the calling thread were borrowed as they are, and how many were copied on the host
+ * before use: because of a negative stride, or into the dtype of the model. */
 typedef struct kindling_array_counts {
   int64_t borrowed, copied_for_strides, copied_for_dtype;
 } kindling_array_counts;
@@ -113,15 +115,15 @@ KINDLING_C_API kindling_status kindling_count_arrays(kindling_array_counts* coun
 
 typedef struct kindling_group_s* kindling_group;
 
-/* Joins `size` processes that train one model. Collective: returns when all have joined. The processes meet at
- * a TCP port of rank 0's machine. `local_rank`: the index among the ranks of this machine, and of its GPU.
- * `timeout_s`: after so many seconds without an answer a rank counts as lost; 0: 1800. The group is used by one
- * trainer at a time. */
+/* Joins `size` processes that train one model. Collective: returns when all have joined. The processes meet
+ * at a TCP port of rank 0's machine. `local_rank`: the index among the ranks of this machine, and of its GPU.
+ * `timeout_s`: after so many seconds without an answer a rank counts as lost; 0: 1800. The group is used by
+ * one trainer at a time. */
 KINDLING_C_API kindling_status kindling_group_join(int64_t rank, int64_t size, int64_t local_rank,
                                                    const char* address, int32_t port, double timeout_s,
                                                    kindling_group* group);
-/* Writes an address of this machine that other machines can reach, and a TCP port that is free now: for rank 0,
- * which sends both to the others. `address` has room for `capacity` bytes (256 is enough). */
+/* Writes an address of this machine that other machines can reach, and a TCP port that is free now: for rank
+ * 0, which sends both to the others. `address` has room for `capacity` bytes (256 is enough). */
 KINDLING_C_API kindling_status kindling_free_address(char* address, size_t capacity, int32_t* port);
 /* Frees the handle; the group itself lives as long as a trainer uses it. */
 KINDLING_C_API kindling_status kindling_group_free(kindling_group group);
@@ -146,16 +148,17 @@ KINDLING_C_API kindling_status kindling_trainer_from_text(const char* toml, cons
 KINDLING_C_API kindling_status kindling_trainer_from_file(const char* path, const char* const* settings,
                                                           size_t count, kindling_group group,
                                                           kindling_trainer* trainer);
-/* Frees a trainer and its model; NULL does nothing. While another thread is in a call with it: KINDLING_BUSY. */
+/* Frees a trainer and its model; NULL does nothing. While another thread is in a call with it: KINDLING_BUSY.
+ */
 KINDLING_C_API kindling_status kindling_trainer_free(kindling_trainer trainer);
 
 /* --- Steps of the program's own loop --- */
 
 /* Trains one step on a batch: `inputs` of the model, then its targets, with equal numbers of samples. Returns
  * without waiting for a GPU. The arrays may be changed as soon as it returns, those of a GPU in the order of
- * its current stream. Floating-point inputs and targets are converted to the model's dtype, integer targets of
- * classes to int64; a regression's targets have the shape of the outputs. With a group it is collective: a rank
- * without samples passes arrays whose first dimension is 0 and takes part without effect. */
+ * its current stream. Floating-point inputs and targets are converted to the model's dtype, integer targets
+ * of classes to int64; a regression's targets have the shape of the outputs. With a group it is collective: a
+ * rank without samples passes arrays whose first dimension is 0 and takes part without effect. */
 KINDLING_C_API kindling_status kindling_train_step(kindling_trainer trainer, const kindling_array* inputs,
                                                    size_t num_inputs, const kindling_array* targets,
                                                    size_t num_targets);
@@ -180,22 +183,22 @@ KINDLING_C_API kindling_status kindling_log_value(kindling_trainer trainer, cons
 enum { KINDLING_FINISHED = 0, KINDLING_STOPPED = 1, KINDLING_DIVERGED = 2 };
 
 typedef struct kindling_fit_result {
-  int32_t status;       /* KINDLING_FINISHED ... */
-  int64_t epochs;       /* finished ones */
-  int64_t global_step;  /* optimizer steps */
+  int32_t status;        /* KINDLING_FINISHED ... */
+  int64_t epochs;        /* finished ones */
+  int64_t global_step;   /* optimizer steps */
   int64_t diverged_step; /* the step that was not finite; -1: none */
 } kindling_fit_result;
 
-/* Before the first step or fit: saves checkpoints into `folder` as [checkpoint] says, and at the end of a fit;
- * a fit continues from the latest one that is there. */
+/* Before the first step or fit: saves checkpoints into `folder` as [checkpoint] says, and at the end of a
+ * fit; a fit continues from the latest one that is there. */
 KINDLING_C_API kindling_status kindling_save_into(kindling_trainer trainer, const char* folder);
 /* Trains on [data] until max_epochs or max_steps. `result` may be NULL. */
 KINDLING_C_API kindling_status kindling_fit(kindling_trainer trainer, kindling_fit_result* result);
 /* Measure the model on the validation or test samples of [data]; the results are metrics. */
 KINDLING_C_API kindling_status kindling_validate(kindling_trainer trainer);
 KINDLING_C_API kindling_status kindling_test(kindling_trainer trainer);
-/* Runs the model on arrays, in evaluation mode and without gradients, and writes its outputs into arrays of the
- * program, which have the shapes of the outputs, any strides, and any floating-point dtype. Waits. */
+/* Runs the model on arrays, in evaluation mode and without gradients, and writes its outputs into arrays of
+ * the program, which have the shapes of the outputs, any strides, and any floating-point dtype. Waits. */
 KINDLING_C_API kindling_status kindling_infer(kindling_trainer trainer, const kindling_array* inputs,
                                               size_t num_inputs, const kindling_array* outputs,
                                               size_t num_outputs);
@@ -204,7 +207,8 @@ KINDLING_C_API kindling_status kindling_infer(kindling_trainer trainer, const ki
 KINDLING_C_API kindling_status kindling_metric(kindling_trainer trainer, const char* name, double* value);
 KINDLING_C_API kindling_status kindling_metric_count(kindling_trainer trainer, size_t* count);
 /* Writes the name of a metric, in alphabetical order; valid until the metrics change. */
-KINDLING_C_API kindling_status kindling_metric_name(kindling_trainer trainer, size_t index, const char** name);
+KINDLING_C_API kindling_status kindling_metric_name(kindling_trainer trainer, size_t index,
+                                                    const char** name);
 
 typedef struct kindling_progress {
   int64_t epoch, batch, global_step; /* all from 0: epochs finished, batches of this epoch, optimizer steps */
@@ -221,9 +225,10 @@ KINDLING_C_API kindling_status kindling_request_stop(kindling_trainer trainer);
 /* Saves the whole state of the run, durably; the file is replaced at once or not at all. With a group it is
  * collective, and rank 0 writes. */
 KINDLING_C_API kindling_status kindling_save(kindling_trainer trainer, const char* path);
-/* Restores it: the next step is the one that would have followed, bit for bit. */
+/* Restores it: the next step is the one that would have followed, bit-identically. */
 KINDLING_C_API kindling_status kindling_resume(kindling_trainer trainer, const char* path);
-/* Save and load weights alone: .safetensors, .pt (a state dict of Python's), and .pt2 for an exported model. */
+/* Save and load weights alone: .safetensors, .pt (a state dict of Python's), and .pt2 for an exported model.
+ */
 KINDLING_C_API kindling_status kindling_save_weights(kindling_trainer trainer, const char* path);
 KINDLING_C_API kindling_status kindling_load_weights(kindling_trainer trainer, const char* path);
 
@@ -237,8 +242,9 @@ enum {
   KINDLING_ON_FIT_END = 16
 };
 
-/* Returns 0 to continue; anything else ends the call in progress with KINDLING_CALLBACK_ERROR. May call functions
- * of this trainer that read, kindling_save() at KINDLING_ON_EPOCH_END, and kindling_request_stop(). */
+/* Returns 0 to continue; anything else ends the call in progress with KINDLING_CALLBACK_ERROR. May call
+ * functions of this trainer that read, kindling_save() at KINDLING_ON_EPOCH_END, and kindling_request_stop().
+ */
 typedef int32_t (*kindling_event_function)(kindling_trainer trainer, int32_t event, void* user_data);
 /* Calls `function` at the events, a sum of the above; NULL: at none. Replaces the previous one. */
 KINDLING_C_API kindling_status kindling_set_callback(kindling_trainer trainer, int32_t events,
@@ -248,10 +254,12 @@ KINDLING_C_API kindling_status kindling_set_callback(kindling_trainer trainer, i
 
 typedef struct kindling_tensor_s* kindling_tensor;
 
-/* Make a tensor that Kindling owns: as a copy of an array, or of a DLPack capsule's pointer, DLManagedTensor or
- * DLManagedTensorVersioned (`is_versioned`), major version 1, whose memory it shares and which it deletes when
- * the tensor is freed; one that is marked read-only is copied. On an error the capsule stays the caller's. */
-KINDLING_C_API kindling_status kindling_tensor_from_array(const kindling_array* array, kindling_tensor* tensor);
+/* Make a tensor that Kindling owns: as a copy of an array, or of a DLPack capsule's pointer, DLManagedTensor
+ * or DLManagedTensorVersioned (`is_versioned`), major version 1, whose memory it shares and which it deletes
+ * when the tensor is freed; one that is marked read-only is copied. On an error the capsule stays the
+ * caller's. */
+KINDLING_C_API kindling_status kindling_tensor_from_array(const kindling_array* array,
+                                                          kindling_tensor* tensor);
 KINDLING_C_API kindling_status kindling_tensor_from_dlpack(void* managed, int32_t is_versioned,
                                                            kindling_tensor* tensor);
 /* Returns the outputs of the model for all samples of [data]'s prediction set, on the host. */
@@ -261,8 +269,8 @@ KINDLING_C_API kindling_status kindling_infer_tensor(kindling_trainer trainer, c
                                                      size_t num_inputs, kindling_tensor* output);
 /* Describes the memory of a tensor, which both share; valid until the tensor is freed. */
 KINDLING_C_API kindling_status kindling_tensor_array(kindling_tensor tensor, kindling_array* array);
-/* Writes a new DLManagedTensorVersioned (or DLManagedTensor) that shares the memory; whoever gets it calls its
- * deleter. */
+/* Writes a new DLManagedTensorVersioned (or DLManagedTensor) that shares the memory; whoever gets it calls
+ * its deleter. */
 KINDLING_C_API kindling_status kindling_tensor_to_dlpack(kindling_tensor tensor, int32_t is_versioned,
                                                          void** managed);
 KINDLING_C_API kindling_status kindling_tensor_free(kindling_tensor tensor);

@@ -1,11 +1,3 @@
-#include <ifaddrs.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -14,58 +6,6 @@
 #include "bindings/trainer_handle.h"
 #include "kindling/distributed/process_group.h"
 #include "kindling/launch/launch_environment.h"
-
-namespace kindling::bindings {
-namespace {
-
-bool is_resolved(const std::string& host) {
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, nullptr, &found) != 0) return false;
-  ::freeaddrinfo(found);
-  return true;
-}
-
-// Of the first interface that is up and no loopback; 127.0.0.1 without one.
-std::string address_of_interface() {
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return "127.0.0.1";
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    constexpr unsigned kUp = 0x1, kLoopback = 0x8;  // IFF_UP, IFF_LOOPBACK
-    if ((one->ifa_flags & kUp) == 0 || (one->ifa_flags & kLoopback) != 0) continue;
-    std::array<char, NI_MAXHOST> text{};
-    if (::getnameinfo(one->ifa_addr, sizeof(sockaddr_in), text.data(), text.size(), nullptr, 0,
-                      NI_NUMERICHOST) == 0)
-      return text.data();
-  }
-  return "127.0.0.1";
-}
-
-std::string own_address() {
-  std::array<char, 256> name{};
-  const bool is_known = ::gethostname(name.data(), name.size() - 1) == 0 && is_resolved(name.data());
-  return is_known ? name.data() : address_of_interface();
-}
-
-int free_port(const char* place) {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  socklen_t size = sizeof(any);
-  auto* const address = reinterpret_cast<sockaddr*>(&any);
-  const bool is_bound =
-      socket >= 0 && ::bind(socket, address, size) == 0 && ::getsockname(socket, address, &size) == 0;
-  const int error = errno;
-  if (socket >= 0) ::close(socket);
-  if (!is_bound)
-    throw DistributedError(
-        {.place = place, .found = std::string("no TCP port can be bound: ") + std::strerror(error)});
-  return ntohs(any.sin_port);
-}
-
-}  // namespace
-}  // namespace kindling::bindings
 
 using namespace kindling;            // NOLINT: the functions of C are outside of namespaces
 using namespace kindling::bindings;  // NOLINT
@@ -103,13 +43,12 @@ kindling_status kindling_free_address(char* address, size_t capacity, int32_t* p
   return call(__func__, [&, here = __func__] {
     require_pointer(address, here, "address");
     require_pointer(port, here, "port");
-    const std::string own = own_address();
-    if (own.size() >= capacity)
+    const auto [host, free_port] = free_master_address();
+    if (host.size() >= capacity)
       refuse_use(here, "room for " + std::to_string(capacity) + " bytes",
-                 "room for " + std::to_string(own.size() + 1), "256 bytes are enough");
-    const int found = free_port(here);
-    std::memcpy(address, own.c_str(), own.size() + 1);
-    *port = found;
+                 "room for " + std::to_string(host.size() + 1), "256 bytes are enough");
+    std::memcpy(address, host.c_str(), host.size() + 1);
+    *port = free_port;
   });
 }
 

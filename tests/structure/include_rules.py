@@ -26,7 +26,7 @@ NOT_IN_CORE = {
 # Without the module (KINDLING_INTEROP=OFF) a source defines the functions of its public headers, and nothing else.
 PUBLIC_ONLY = ("interop",)
 # Headers of `bindings` for programs that are not C++, in the include folder itself.
-FOR_OTHER_LANGUAGES = ("kindling_c.h",)
+FOR_OTHER_LANGUAGES = ("kindling_c.h", "kindling_c_mpi.h")
 # Users like any other: they see the public headers.
 OUTSIDE = ("apps", "benchmarks")
 # Headers in the name of another library.

@@ -51,4 +51,15 @@ KINDLING_API std::optional<LaunchEnvironment> launch_environment();
 // The same for a process with the variables given, without its parents.
 KINDLING_API std::optional<LaunchEnvironment> launch_environment(const Variables& variables);
 
+// Where the ranks of a group meet: on the machine of rank 0.
+struct MasterAddress {
+  std::string host{};
+  std::uint16_t port = 0;
+};
+
+// Returns an address of this machine that other machines can reach, and a TCP port that is free now: for the
+// rank 0 of a group that no launcher has started, which sends both to the others. Throws Error if no port can
+// be bound.
+KINDLING_API MasterAddress free_master_address();
+
 }  // namespace kindling
