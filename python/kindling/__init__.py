@@ -1,6 +1,6 @@
-"""Kindling in a Python environment: where its CMake package, its headers and its program are, and export().
+"""Kindling in a Python environment: where its CMake package, its headers and its program are, export(), and Trainer.
 
-The framework itself is C++; this package has no other Python interface to it.
+The framework itself is C++. Trainer calls its C interface, for arrays in the same process.
 """
 
 import importlib.metadata
@@ -22,8 +22,8 @@ def pkg_config_path():
     return str(_PREFIX / "lib/pkgconfig")
 
 
-def program():
-    """The path of the program. Raises RuntimeError if torch is missing or of another minor version than at build time."""
+def require_torch():
+    """Raises RuntimeError if torch is missing or of another minor version than at build time."""
     try:
         found = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -31,4 +31,12 @@ def program():
     if not found.startswith(LIBTORCH_MINOR + "."):
         raise RuntimeError(f"this Kindling was built with torch {LIBTORCH_MINOR}, but this environment has torch {found}: run "
                            f"`pip install 'torch=={LIBTORCH_MINOR}.*'`, or install Kindling again from its sources")
+
+
+def program():
+    """The path of the program. Raises RuntimeError as require_torch() does."""
+    require_torch()
     return str(_PREFIX / "bin/kindling")
+
+
+from kindling._trainer import Error, Tensor, Trainer  # noqa: E402, F401 (it needs the functions above)

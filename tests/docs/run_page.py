@@ -57,6 +57,7 @@ def run_page(page, programs, configs, commands):
     while blocks and blocks[-1][2] != "python":
         blocks.pop()
     session = {"__name__": "__main__"}
+    os.environ["KINDLING_PROGRAM_FOLDER"] = str(programs)  # for comments that prepare a page
     environment = dict(os.environ, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}")
     commands = iter(commands)
     with tempfile.TemporaryDirectory() as folder:
