@@ -20,8 +20,9 @@ readonly clang_format_version=14.0.6
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev
   libpng-dev libjpeg-dev)
-# libwebp and libtiff are optional, clang builds the consumer tests a second time, iproute2 makes two machines of one
-readonly test_packages=(libgtest-dev libwebp-dev libtiff-dev doxygen clang iproute2 python3-venv pkg-config)
+# libwebp and libtiff are optional, clang builds the consumer tests a second time, gfortran the module for Fortran, iproute2 makes two
+# machines of one
+readonly test_packages=(libgtest-dev libwebp-dev libtiff-dev doxygen clang gfortran iproute2 python3-venv pkg-config)
 # Launchers of ranks, whose test needs root.
 readonly launcher_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge)
 
