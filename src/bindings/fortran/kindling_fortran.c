@@ -206,8 +206,8 @@ static kindling_status infer(const call* call) {
   return status;
 }
 
-/* Ends a call in Fortran's way: errmsg is padded or truncated. */
-static void finish(kindling_status status, int32_t* stat, const CFI_cdesc_t* errmsg) {
+/* Ends a call in Fortran's way: errmsg is padded or truncated. For kindling_mpi_fortran.c, too. */
+void kindling_fortran_finish(kindling_status status, int32_t* stat, const CFI_cdesc_t* errmsg) {
   if (stat) *stat = status;
   if (status == KINDLING_OK) return;
   if (errmsg && errmsg->base_addr) {
@@ -231,27 +231,27 @@ static void finish(kindling_status status, int32_t* stat, const CFI_cdesc_t* err
   }
 
 void kindling_fortran_train_step(const kindling_trainer* trainer, const CFI_cdesc_t* input, const CFI_cdesc_t* result, OTHERS) {
-  finish(train(CALL(false, .has_mask = false)), stat, errmsg);
+  kindling_fortran_finish(train(CALL(false, .has_mask = false)), stat, errmsg);
 }
 
 void kindling_fortran_train_step_masked(const kindling_trainer* trainer, const CFI_cdesc_t* input, const CFI_cdesc_t* result,
                                         const CFI_cdesc_t* mask, OTHERS) {
-  finish(train(CALL(false, .has_mask = true, .mask = mask)), stat, errmsg);
+  kindling_fortran_finish(train(CALL(false, .has_mask = true, .mask = mask)), stat, errmsg);
 }
 
 void kindling_fortran_train_cells(const kindling_trainer* trainer, const CFI_cdesc_t* input, const CFI_cdesc_t* result, OTHERS) {
-  finish(train(CALL(true, .has_mask = false)), stat, errmsg);
+  kindling_fortran_finish(train(CALL(true, .has_mask = false)), stat, errmsg);
 }
 
 void kindling_fortran_train_cells_masked(const kindling_trainer* trainer, const CFI_cdesc_t* input, const CFI_cdesc_t* result,
                                          const CFI_cdesc_t* mask, OTHERS) {
-  finish(train(CALL(true, .has_mask = true, .mask = mask)), stat, errmsg);
+  kindling_fortran_finish(train(CALL(true, .has_mask = true, .mask = mask)), stat, errmsg);
 }
 
 void kindling_fortran_infer(const kindling_trainer* trainer, const CFI_cdesc_t* input, const CFI_cdesc_t* result, OTHERS) {
-  finish(infer(CALL(false, .has_mask = false)), stat, errmsg);
+  kindling_fortran_finish(infer(CALL(false, .has_mask = false)), stat, errmsg);
 }
 
 void kindling_fortran_infer_cells(const kindling_trainer* trainer, const CFI_cdesc_t* input, const CFI_cdesc_t* result, OTHERS) {
-  finish(infer(CALL(true, .has_mask = false)), stat, errmsg);
+  kindling_fortran_finish(infer(CALL(true, .has_mask = false)), stat, errmsg);
 }
