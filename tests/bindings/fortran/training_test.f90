@@ -254,11 +254,36 @@ contains
     call check(is_listed, 'names of metrics')
     call check(kindling_metric(net, 'val_loss') >= 0, 'val_loss')
     call kindling_free(net)
+    call continues_a_fit(config)
     stopping%stop_at = 3
     call kindling_create_from_text(net, config, ['trainer.max_epochs=50'])
     call kindling_set_callback(net, KINDLING_ON_BATCH_END, stopping)
     call kindling_fit(net, fitted)
     call check(fitted%status == KINDLING_STOPPED .and. fitted%global_step == 3, 'a stopped fit')
+    call kindling_free(net)
+  end subroutine
+
+  ! From a file, with the checkpoints of an earlier fit.
+  subroutine continues_a_fit(config)
+    character(len=*), intent(in) :: config
+    type(kindling_trainer) :: net
+    type(kindling_fit_result) :: fitted
+    type(counter), target, save :: counts
+    integer :: unit
+    open (newunit=unit, file='config.toml', action='write', status='replace')
+    write (unit, '(a)') config
+    close (unit)
+    call kindling_create_from_file(net, 'config.toml', ['trainer.max_epochs=2'])
+    call kindling_save_into(net, 'checkpoints')
+    call kindling_fit(net)
+    call kindling_free(net)
+    call kindling_create_from_file(net, 'config.toml', ['trainer.max_epochs=3'])
+    call kindling_set_callback(net, KINDLING_ON_EPOCH_END, counts)
+    call kindling_save_into(net, 'checkpoints')
+    call kindling_fit(net, fitted)
+    call check(fitted%epochs == 3 .and. counts%epochs == 1, 'a fit that continues')
+    call kindling_test(net, stat, errmsg)
+    call check(stat == KINDLING_OK, 'test: ' // trim(errmsg))
     call kindling_free(net)
   end subroutine
 
