@@ -4,6 +4,7 @@
 #include "cli/check/fit_check.h"
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
+#include "cli/run/early_messages.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/fit_run.h"
 #include "cli/run/launcher_watch.h"
@@ -95,8 +96,8 @@ int fit_command(const CommandContext& words) {
   const bool is_launcher = !place && number > 1;
   config.set_local_ranks(place ? place->local_size : number);
   // Rank 0 sees the reasons for warnings, too, so only it logs them.
-  if (is_launcher || (place && place->rank > 0))
-    configure_log({.level = LogLevel::error, .to_stderr = true, .file = {}});
+  const bool is_silent = is_launcher || (place && place->rank > 0);
+  EarlyMessages early(is_silent ? LogLevel::error : LogLevel::warning);
   apply(config.process);
   if (!is_launcher) warn_unused_restarts(place, config);
   if (start.restarts_in.empty() && (!place || place->rank == 0)) require_unused_run(context.request, config);
@@ -113,7 +114,7 @@ int fit_command(const CommandContext& words) {
   const LauncherWatch watch(place, signals);
   const Group group = place ? join_ranks(*place, config.distributed) : nullptr;
   try {
-    return fit_in_group({context, loaded, place, job, group, std::move(plan), signals});
+    return fit_in_group({context, loaded, place, job, group, std::move(plan), signals, early});
   } catch (const std::exception& error) {
     if (group) group->leave(error.what());
     throw;

@@ -67,15 +67,15 @@ const char* reason_name(FitReason reason) {
 
 // Each rank has its own log file. Rank 0 also prints warnings, unless --quiet is set; errors are always
 // printed.
-void log_of(const Group& group, const Request& request, const FitFolder& folder) {
+LogOptions log_of(const Group& group, const Request& request, const FitFolder& folder) {
   const bool color = request.color == "always" || (request.color == "auto" && wants_color(fileno(stderr)));
-  configure_log(
-      {.level = LogLevel::info,
-       .to_stderr = true,
-       .stderr_level = is_first(group) && !request.quiet ? LogLevel::warning : LogLevel::error,
-       .color = color,
-       .file = folder.file(is_first(group) ? "log.txt" : "log.rank" + std::to_string(group->rank()) + ".txt"),
-       .follow_links = false});
+  return {
+      .level = LogLevel::info,
+      .to_stderr = true,
+      .stderr_level = is_first(group) && !request.quiet ? LogLevel::warning : LogLevel::error,
+      .color = color,
+      .file = folder.file(is_first(group) ? "log.txt" : "log.rank" + std::to_string(group->rank()) + ".txt"),
+      .follow_links = false};
 }
 
 // The run directory, which rank 0 creates or finds.
@@ -146,7 +146,7 @@ class FitRun {
         request_, heading,
         EpochTableOptions{.monitor = monitor.name, .higher_is_better = monitor.higher_is_better});
     if (in_.plan.is_finished) return;
-    log_of(in_.group, in_.context.request, folder_);
+    in_.early.open(log_of(in_.group, in_.context.request, folder_));
     if (const std::string text = restart_text(in_.place); !text.empty()) log_info(text);
     if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
     for (const ChosenKey& chosen : in_.loaded.chosen)
@@ -396,7 +396,7 @@ class FitRun {
       log_warning(folder_.file(name).string() + " was removed during the run" + consequence);
     };
     if (is_removed("log.txt")) {
-      log_of(in_.group, in_.context.request, folder_);
+      configure_log(log_of(in_.group, in_.context.request, folder_));
       report("log.txt", "; its earlier lines are lost");
     }
     if (is_removed("command.txt")) report("command.txt", "");

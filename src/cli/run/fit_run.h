@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/config/command_line.h"
+#include "cli/run/early_messages.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/loaded_config.h"
 #include "cli/run/resume_plan.h"
@@ -28,6 +29,7 @@ struct FitInputs {
   Group group;
   ResumePlan plan;
   StopOnSignal& signals;
+  EarlyMessages& early;
   std::shared_ptr<Module> model{};
   std::shared_ptr<DataModule> data{};
   std::vector<std::string> warnings{};  // about the config, to be logged once

@@ -147,6 +147,21 @@ TEST_F(TableRun, ChoosesWhatTheConfigLeavesOpen) {
 }
 
 // A run goes on as it began, and its config is complete.
+// The data are read before the run has a directory.
+TEST_F(TableRun, LogsWhatItsDataSayWhileTheyAreRead) {
+  std::string text = "weight,price\n";
+  for (int i = 0; i < 40; ++i) text += std::to_string(i % 9) + " kg," + std::to_string(i % 9 * 2) + "\n";
+  write_text(scratch_ / "parcels.csv", text);
+  const ProgramRun done =
+      run_program({"fit", "--quiet", "--progress=none", "data.file=" + (scratch_ / "parcels.csv").string(),
+                   "data.target=price", "data.units=true", "name=parcels", "trainer.max_epochs=1",
+                   "trainer.num_gpus=0", "run.dir=" + (scratch_ / "runs").string()});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_EQ(done.err.find("read as numbers"), std::string::npos);
+  const std::string log = text_of(scratch_ / "runs/parcels/0001/log.txt");
+  EXPECT_NE(log.find("data.units: read as numbers: "), std::string::npos) << log;
+}
+
 TEST_F(TableRun, ChoosesNothingForARunThatExists) {
   const std::string file = scratch_ / "houses.csv", runs = "run.dir=" + (scratch_ / "runs").string();
   const std::vector<std::string> words{"fit",
