@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A page's Fortran program as a reader would build it: run_fortran.sh REPOSITORY LIBRARIES SOURCE. Ends with 77 without gfortran.
+# A page's Fortran program as a reader would build it: run_fortran.sh REPOSITORY LIBRARIES SOURCE [FOLDER]. It runs in FOLDER, or in an
+# empty one. Ends with 77 without gfortran.
 set -euo pipefail
 
 if ! command -v gfortran >/dev/null; then
@@ -14,4 +15,5 @@ cp "$3" program.f90
 gcc -I"$1/include" -c "$module/kindling_fortran.c"
 gfortran -std=f2018 -Wall -Wextra -Werror -ffpe-trap=invalid,zero,overflow "$module/kindling.f90" program.f90 kindling_fortran.o \
   -L"$2" -lkindling_c -Wl,-rpath,"$2" -o program
-./program
+cd "${4:-$folder}"
+"$folder/program"

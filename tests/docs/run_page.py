@@ -4,7 +4,8 @@
 
 Python blocks share one session of PYTHON, so that a block may use what an earlier one has defined or a C++ program has written. COMMAND
 number n runs the page's ```cpp block n; ```sh blocks that begin with `kindling` and ```toml blocks with a first line `# NAME.toml` count,
-too. Nothing is run after the last Python block.
+too. ```fortran blocks are compiled and run by run_fortran.sh, with the libraries of KINDLING_LIBRARIES. Nothing is run after the last
+Python or Fortran block.
 
 The first line of a Python block may be `# Run: python NAME.py ARGUMENT...`, which sets sys.argv, or `# not run: REASON`, which skips it.
 A comment of the page that begins with a line `<!-- run python` or `<!-- run sh` is run, too: it prepares what the page takes for granted.
@@ -19,8 +20,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-BLOCK = re.compile(r"^(```|<!-- run )(cpp|python|sh|toml)\n(.*?)^(?:```|-->)$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(```|<!-- run )(cpp|fortran|python|sh|toml)\n(.*?)^(?:```|-->)$", re.MULTILINE | re.DOTALL)
 SKIPPED = 77
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def skip(reason):
@@ -30,6 +32,8 @@ def skip(reason):
 
 def run_command(where, command, **options):
     code = subprocess.run(command, **options).returncode
+    if code == SKIPPED:
+        skip(f"{where} cannot run here")
     if code != 0:
         sys.exit(f"{where}: exit code {code}")
 
@@ -54,7 +58,7 @@ def run_python(where, text, line, session):
 def run_page(page, programs, configs, commands):
     page_text = page.read_text()
     blocks = list(BLOCK.finditer(page_text))
-    while blocks and blocks[-1][2] != "python":
+    while blocks and blocks[-1][2] not in ("python", "fortran"):
         blocks.pop()
     session = {"__name__": "__main__"}
     os.environ["KINDLING_PROGRAM_FOLDER"] = str(programs)  # for comments that prepare a page
@@ -71,6 +75,10 @@ def run_page(page, programs, configs, commands):
                 run_python(where, text, line, session)
             elif language == "cpp":
                 run_command(where, shlex.split(next(commands)))
+            elif language == "fortran":
+                Path("program.fortran").write_text(text)
+                run_command(where, ["bash", TESTS / "docs/run_fortran.sh", TESTS.parent, os.environ["KINDLING_LIBRARIES"],
+                                    Path("program.fortran").resolve(), Path.cwd()])
             elif language == "sh" and (opening != "```" or text.startswith("kindling ")):
                 run_command(where, ["bash", "-euo", "pipefail", "-c", text], env=environment)
             elif name := re.match(r"# ([a-z_]+\.toml)\n", text):
