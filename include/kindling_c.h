@@ -6,11 +6,15 @@
  * pointers, only on success.
  *
  * Threads: a trainer is used by one thread at a time; a second one gets KINDLING_BUSY. Only
- * kindling_request_stop() is for any thread at any time. Several trainers may train in threads of their own.
+ * kindling_request_stop() is for any thread at any time. Several trainers may train in threads of their own;
+ * what they draw at the same time, such as dropout, they then draw from one generator. Before the program
+ * ends, calls of other threads must have returned. After a call with several threads, a child of fork() must
+ * not call Kindling.
  *
  * Floating point: each call runs with exceptions masked, rounding to nearest and subnormal numbers, and
- * leaves the environment of its caller (traps, rounding, flush-to-zero, flags) as it was; callbacks run in
- * that of the caller. So a program with -ffpe-trap=invalid,zero,overflow needs no care.
+ * leaves the environment of its caller (traps, rounding, flush-to-zero, flags), and OpenMP's number of
+ * threads, as they were; callbacks run in the environment of the caller. So a program with
+ * -ffpe-trap=invalid,zero,overflow needs no care.
  *
  * Handles are checked: a null, freed or foreign one is KINDLING_USAGE_ERROR. Strings are UTF-8 and end with
  * 0.
@@ -48,7 +52,8 @@ enum {
 enum { KINDLING_LOCATION = 0, KINDLING_FOUND = 1, KINDLING_EXPECTED = 2, KINDLING_HINT = 3 };
 
 /* Returns the text of the latest error of the calling thread: one line with location, what was found, what
- * was expected, and a hint; "" if there was none. Valid until the thread's next call that fails. */
+ * was expected, and a hint; for a config, a line for each of its errors. "" if there was none. Valid until
+ * the thread's next call that fails. */
 KINDLING_C_API const char* kindling_error(void);
 /* Returns one part of it; "" if the error does not have it, and for an unknown part. */
 KINDLING_C_API const char* kindling_error_part(int32_t part);
@@ -61,7 +66,7 @@ KINDLING_C_API kindling_status kindling_set_error(kindling_status status, const 
 /* Returns the version of the library, such as "0.1.0". */
 KINDLING_C_API const char* kindling_version(void);
 
-enum { KINDLING_DEBUG = 0, KINDLING_INFO = 1, KINDLING_WARNING = 2, KINDLING_ERROR_MESSAGE = 3 };
+enum { KINDLING_LOG_DEBUG = 0, KINDLING_LOG_INFO = 1, KINDLING_LOG_WARNING = 2, KINDLING_LOG_ERROR = 3 };
 
 /* Calls `function` with every message of `level` and above, on the thread that logs, also on others than the
  * calling one; NULL: silent, as at the start. For the whole process. The function must not call Kindling. */
@@ -132,9 +137,9 @@ KINDLING_C_API kindling_status kindling_group_free(kindling_group group);
 
 typedef struct kindling_trainer_s* kindling_trainer;
 
-/* Make a trainer with its model. Settings are those of a config file (docs/reference/config.md), of which
- * [model] is required: model.name = "mlp" for a model that Kindling ships, or model.name = "exported" and
- * model.file = "net.pt2" for one of Python's. [data] is only for kindling_fit(), kindling_validate() and
+/* Make a trainer with its model. Settings are those of a config file (docs/reference/configuration.md), of
+ * which [model] is required: model.name = "mlp" for a model that Kindling ships, or model.name = "exported"
+ * and model.file = "net.pt2" for one of Python's. [data] is only for kindling_fit(), kindling_validate() and
  * kindling_predict(). Keys of [run] and of searches have no effect.
  *
  * `settings`: lines such as "optimizer.lr=0.01", which come after the file or text; may be NULL if `count` is
@@ -157,8 +162,13 @@ KINDLING_C_API kindling_status kindling_trainer_free(kindling_trainer trainer);
 /* Trains one step on a batch: `inputs` of the model, then its targets, with equal numbers of samples. Returns
  * without waiting for a GPU. The arrays may be changed as soon as it returns, those of a GPU in the order of
  * its current stream. Floating-point inputs and targets are converted to the model's dtype, integer targets
- * of classes to int64; a regression's targets have the shape of the outputs. With a group it is collective: a
- * rank without samples passes arrays whose first dimension is 0 and takes part without effect. */
+ * of classes to int64; a regression's targets have the shape of the outputs. The first call fixes the widths
+ * of models that take any. With [data], arrays go through the transforms of its batches. A model that changes
+ * its inputs in place changes the arrays.
+ *
+ * With a group it is collective: a rank without samples passes arrays whose first dimension is 0 and takes
+ * part without effect. After an error on one rank, its steps and those of the others no longer belong
+ * together. */
 KINDLING_C_API kindling_status kindling_train_step(kindling_trainer trainer, const kindling_array* inputs,
                                                    size_t num_inputs, const kindling_array* targets,
                                                    size_t num_targets);
@@ -168,12 +178,14 @@ KINDLING_C_API kindling_status kindling_train_step_masked(kindling_trainer train
                                                           const kindling_array* inputs, size_t num_inputs,
                                                           const kindling_array* targets, size_t num_targets,
                                                           const kindling_array* mask);
-/* Waits for the loss of the latest step and writes it, also if it is not finite. */
+/* Waits for the loss of the latest step on the samples of this rank and writes it, also if it is not finite;
+ * NaN if it had no samples. */
 KINDLING_C_API kindling_status kindling_loss_value(kindling_trainer trainer, double* loss);
 /* Ends an epoch of the program's own loop: the means of its steps become metrics, epoch callbacks are called,
  * and schedules that count epochs continue. */
 KINDLING_C_API kindling_status kindling_finish_epoch(kindling_trainer trainer);
-/* Writes 1 if max_epochs, max_steps or a stop has been reached, or the run has diverged, else 0. */
+/* Writes 1 if max_epochs, max_steps or a stop has been reached, or the run has diverged, else 0. Does not
+ * wait: a divergence is seen a step later, on a GPU a few. */
 KINDLING_C_API kindling_status kindling_is_done(kindling_trainer trainer, int32_t* is_done);
 /* Logs a value beside those of the model, before the step that it belongs to; its mean is a metric. */
 KINDLING_C_API kindling_status kindling_log_value(kindling_trainer trainer, const char* name, double value);
@@ -189,16 +201,21 @@ typedef struct kindling_fit_result {
   int64_t diverged_step; /* the step that was not finite; -1: none */
 } kindling_fit_result;
 
-/* Before the first step or fit: saves checkpoints into `folder` as [checkpoint] says, and at the end of a
- * fit; a fit continues from the latest one that is there. */
+/* Before kindling_fit(): saves checkpoints into `folder` as [checkpoint] says, and at the end of the fit,
+ * which continues from the latest one that is there. A loop of the program's own uses kindling_save(). */
 KINDLING_C_API kindling_status kindling_save_into(kindling_trainer trainer, const char* folder);
-/* Trains on [data] until max_epochs or max_steps. `result` may be NULL. */
+/* Trains on [data] until max_epochs or max_steps; after kindling_resume() from there. After steps or another
+ * fit it is a new run, which starts from the current weights. `result` may be NULL. */
 KINDLING_C_API kindling_status kindling_fit(kindling_trainer trainer, kindling_fit_result* result);
 /* Measure the model on the validation or test samples of [data]; the results are metrics. */
 KINDLING_C_API kindling_status kindling_validate(kindling_trainer trainer);
 KINDLING_C_API kindling_status kindling_test(kindling_trainer trainer);
 /* Runs the model on arrays, in evaluation mode and without gradients, and writes its outputs into arrays of
- * the program, which have the shapes of the outputs, any strides, and any floating-point dtype. Waits. */
+ * the program, which have the shapes of the outputs, any strides, and any floating-point dtype; integers have
+ * the dtype of the output. Either all are written or none. Outputs may have the memory of inputs. Waits,
+ * except for outputs on a GPU, which come in the order of its current stream. Uses the model's own weights,
+ * not averages of [ema]. With a group, the first call for a trainer is collective, and a rank without samples
+ * writes nothing. */
 KINDLING_C_API kindling_status kindling_infer(kindling_trainer trainer, const kindling_array* inputs,
                                               size_t num_inputs, const kindling_array* outputs,
                                               size_t num_outputs);
@@ -212,6 +229,7 @@ KINDLING_C_API kindling_status kindling_metric_name(kindling_trainer trainer, si
 
 typedef struct kindling_progress {
   int64_t epoch, batch, global_step; /* all from 0: epochs finished, batches of this epoch, optimizer steps */
+  int64_t accumulated_batches;       /* since the latest optimizer step; a run is saved where they are 0 */
 } kindling_progress;
 KINDLING_C_API kindling_status kindling_get_progress(kindling_trainer trainer, kindling_progress* progress);
 /* Writes the learning rate of the latest step. */
@@ -222,10 +240,11 @@ KINDLING_C_API kindling_status kindling_request_stop(kindling_trainer trainer);
 
 /* --- Saved state --- */
 
-/* Saves the whole state of the run, durably; the file is replaced at once or not at all. With a group it is
- * collective, and rank 0 writes. */
+/* Saves the whole state of the run, durably; the file is replaced at once or not at all. Not within
+ * accumulate_grad_batches, see kindling_progress. With a group it is collective, and rank 0 writes. */
 KINDLING_C_API kindling_status kindling_save(kindling_trainer trainer, const char* path);
-/* Restores it: the next step is the one that would have followed, bit-identically. */
+/* Restores it: the next step is bit-identical to the one that would have followed. After an
+ * error the run is as before. */
 KINDLING_C_API kindling_status kindling_resume(kindling_trainer trainer, const char* path);
 /* Save and load weights alone: .safetensors, .pt (a state dict of Python's), and .pt2 for an exported model.
  */
@@ -242,9 +261,10 @@ enum {
   KINDLING_ON_FIT_END = 16
 };
 
-/* Returns 0 to continue; anything else ends the call in progress with KINDLING_CALLBACK_ERROR. May call
- * functions of this trainer that read, kindling_save() at KINDLING_ON_EPOCH_END, and kindling_request_stop().
- */
+/* Returns 0 to continue; anything else ends the call in progress with KINDLING_CALLBACK_ERROR, as an
+ * exception of C++ does. It must return: no longjmp, no end of the thread. May call functions of this trainer
+ * that read, infer or evaluate, kindling_save() at KINDLING_ON_EPOCH_END, and kindling_request_stop(). A loop
+ * of the program's own gets KINDLING_ON_BATCH_END and KINDLING_ON_EPOCH_END. */
 typedef int32_t (*kindling_event_function)(kindling_trainer trainer, int32_t event, void* user_data);
 /* Calls `function` at the events, a sum of the above; NULL: at none. Replaces the previous one. */
 KINDLING_C_API kindling_status kindling_set_callback(kindling_trainer trainer, int32_t events,

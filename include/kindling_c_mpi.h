@@ -41,6 +41,15 @@ static inline kindling_status kindling_group_join_mpi(MPI_Comm comm, double time
   MPI_Comm_size(machine, &local_size);
   MPI_Comm_free(&machine);
 
+  /* What is wrong on one rank would let the others wait. */
+  int is_right = group != NULL && timeout_s >= 0, are_all_right = 0;
+  MPI_Allreduce(&is_right, &are_all_right, 1, MPI_INT, MPI_MIN, comm);
+  if (!are_all_right)
+    return kindling_set_error(KINDLING_USAGE_ERROR, here,
+                              is_right ? "another rank has no group to write, or a timeout below 0"
+                                       : "no group to write, or a timeout below 0",
+                              "the address of a group, and seconds", NULL);
+
   char address[256] = {0};
   int32_t port = 0;
   kindling_status status = KINDLING_OK;

@@ -152,7 +152,7 @@ class CheckedArray {
 };
 
 at::ScalarType type_for(const at::Tensor& tensor, const ArrayUse& use) {
-  if (tensor.is_floating_point()) return use.floats;
+  if (tensor.is_floating_point() || use.converts_integers) return use.floats;
   return use.is_target ? at::kLong : tensor.scalar_type();
 }
 
@@ -170,6 +170,8 @@ std::vector<at::Tensor> tensors_of(const kindling_array* arrays, std::size_t cou
                                    const char* place, const char* argument) {
   std::vector<at::Tensor> tensors;
   if (count == 0) return tensors;
+  constexpr std::size_t kMost = 256;
+  if (count > kMost) refuse_use(place, std::to_string(count) + " " + argument, "at most 256 arrays");
   require_pointer(arrays, place, argument);
   tensors.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {

@@ -11,10 +11,11 @@
 
 namespace kindling::bindings {
 
-// What an array is converted to: floating-point numbers to a dtype, and integers of targets to int64.
+// What an array is converted to: floating-point numbers to a dtype, integers of targets to int64, and others
+// to that dtype if asked.
 struct ArrayUse {
   at::ScalarType floats = at::kFloat;
-  bool is_target = false;
+  bool is_target = false, converts_integers = false;
 };
 
 // The name of an array in errors: "inputs[0]".

@@ -1,8 +1,11 @@
 #include "bindings/call.h"
 
 #include <c10/util/Exception.h>
+#include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <new>
@@ -23,7 +26,46 @@ LatestError& latest_error() {
   return error;
 }
 
-thread_local FloatingPointScope* innermost = nullptr;
+thread_local CallScope* innermost = nullptr;
+thread_local int libtorch_threads = 0;  // of OpenMP in calls; 0: as outside
+std::atomic<int> most_threads = 1;
+
+// Functions of the OpenMP that LibTorch and the program share, if they do. Linking one could bring a second
+// one.
+struct OpenMp {
+  int (*max_threads)() = nullptr;
+  void (*set_threads)(int) = nullptr;
+  int (*thread_number)() = nullptr;
+  void (*parallel)(void (*)(void*), void*, unsigned, unsigned) = nullptr;
+};
+
+template <class Function>
+void find(const char* name, Function*& function) {
+  function = reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+const OpenMp& openmp() {
+  static const OpenMp found = [] {
+    OpenMp functions;
+    find("omp_get_max_threads", functions.max_threads);
+    find("omp_set_num_threads", functions.set_threads);
+    find("omp_get_thread_num", functions.thread_number);
+    find("GOMP_parallel", functions.parallel);
+    const bool are_all = functions.max_threads != nullptr && functions.set_threads != nullptr &&
+                         functions.thread_number != nullptr && functions.parallel != nullptr;
+    return are_all ? functions : OpenMp{};
+  }();
+  return found;
+}
+
+// Whether this thread traps, rounds or flushes in another way than LibTorch expects.
+bool has_own_environment() {
+#if defined(__x86_64__)
+  constexpr unsigned kFlushToZero = 0x8040;
+  if ((__builtin_ia32_stmxcsr() & kFlushToZero) != 0) return true;
+#endif
+  return ::fegetexcept() != 0 || std::fegetround() != FE_TONEAREST;
+}
 
 kindling_status status_of(const Error& error) {
   if (const auto* with_status = dynamic_cast<const StatusError*>(&error)) return with_status->status();
@@ -54,14 +96,56 @@ void require_pointer(const void* pointer, const char* place, const char* argumen
     refuse_use(place, std::string("'") + argument + "' is a null pointer", "the address of an object");
 }
 
-FloatingPointScope::FloatingPointScope() noexcept : outer_(std::exchange(innermost, this)) {
+CallScope::CallScope() noexcept : outer_(std::exchange(innermost, this)) {
+  if (outer_ == nullptr) enter_openmp();
   std::fegetenv(&callers_);
   std::fesetenv(FE_DFL_ENV);
 }
 
-FloatingPointScope::~FloatingPointScope() {
+CallScope::~CallScope() {
   innermost = outer_;
+  if (outer_ == nullptr) leave_openmp();
   std::fesetenv(&callers_);
+}
+
+void CallScope::enter_openmp() noexcept {
+  const OpenMp& omp = openmp();
+  if (omp.parallel == nullptr) return;
+  callers_threads_ = omp.max_threads();
+  if (libtorch_threads != 0) omp.set_threads(libtorch_threads);
+  if (!has_own_environment()) return;
+  const int size = std::max(omp.max_threads(), most_threads.load(std::memory_order_relaxed));
+  if (size < 2) return;
+  pool_.reset(new (std::nothrow) std::fenv_t[static_cast<std::size_t>(size)]);
+  if (pool_ == nullptr) return;
+  pool_size_ = size;
+  for (int i = 0; i < size; ++i) std::fegetenv(&pool_[static_cast<std::size_t>(i)]);
+  omp.parallel(
+      [](void* pool) {
+        std::fegetenv(static_cast<std::fenv_t*>(pool) + openmp().thread_number());
+        std::fesetenv(FE_DFL_ENV);
+      },
+      pool_.get(), static_cast<unsigned>(size), 0);
+  std::fesetenv(&pool_[0]);  // this thread's, which is saved after this
+}
+
+void CallScope::leave_openmp() noexcept {
+  const OpenMp& omp = openmp();
+  if (omp.parallel == nullptr) return;
+  const int now = omp.max_threads();
+  if (pool_ != nullptr)
+    omp.parallel(
+        [](void* pool) { std::fesetenv(static_cast<std::fenv_t*>(pool) + openmp().thread_number()); },
+        pool_.get(), static_cast<unsigned>(pool_size_), 0);
+  if (callers_threads_ == 0) return;
+  if (libtorch_threads != 0 || now != callers_threads_) libtorch_threads = now;
+  if (now != callers_threads_) omp.set_threads(callers_threads_);
+}
+
+void use_threads(int number) noexcept {
+  int known = most_threads.load(std::memory_order_relaxed);
+  while (known < number && !most_threads.compare_exchange_weak(known, number, std::memory_order_relaxed)) {
+  }
 }
 
 CallerScope::CallerScope() noexcept : scope_(innermost) {

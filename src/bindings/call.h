@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cfenv>
+#include <memory>
 #include <string>
 
 #include "kindling/base/error.h"
@@ -24,23 +25,33 @@ class StatusError : public Error {
 // Throws it for a null pointer; `argument` is its name.
 void require_pointer(const void* pointer, const char* place, const char* argument);
 
-// For its lifetime, floating point works as LibTorch expects; then as the caller of the outermost call had
-// it. Threads that start meanwhile begin with the environment of this thread.
-class FloatingPointScope {
+// For its lifetime, floating point works as LibTorch expects, in this thread and in those of OpenMP, and
+// OpenMP has the number of threads that LibTorch has chosen; then both are as the caller of the outermost
+// call had them. Threads that start meanwhile begin with the environment of this thread.
+class CallScope {
  public:
-  FloatingPointScope() noexcept;
-  ~FloatingPointScope();
-  FloatingPointScope(const FloatingPointScope&) = delete;
-  FloatingPointScope& operator=(const FloatingPointScope&) = delete;
+  CallScope() noexcept;
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
 
  private:
   friend class CallerScope;
+  void enter_openmp() noexcept;
+  void leave_openmp() noexcept;
+
   std::fenv_t callers_;
-  FloatingPointScope* const outer_;
+  CallScope* const outer_;
+  int callers_threads_ = 0;
+  std::unique_ptr<std::fenv_t[]> pool_;  // environments of OpenMP's threads; null: not changed
+  int pool_size_ = 0;
 };
 
-// For its lifetime, while a callback runs: the environment of the caller, and what the callback changes in
-// it.
+// Says that a trainer uses this number of threads.
+void use_threads(int number) noexcept;
+
+// For its lifetime, while a callback runs: the floating-point environment of the caller, and what the
+// callback changes in it.
 class CallerScope {
  public:
   CallerScope() noexcept;
@@ -49,7 +60,7 @@ class CallerScope {
   CallerScope& operator=(const CallerScope&) = delete;
 
  private:
-  FloatingPointScope* const scope_;
+  CallScope* const scope_;
 };
 
 // Keeps the exception being handled as the error of this thread and returns its status.
@@ -58,7 +69,7 @@ kindling_status keep_error(const char* place) noexcept;
 // Runs what a function of the interface does: nothing leaves it but a status.
 template <class Body>
 kindling_status call(const char* place, const Body& body) noexcept {
-  const FloatingPointScope scope;
+  const CallScope scope;
   try {
     body();
     return KINDLING_OK;

@@ -22,9 +22,14 @@ void EventCallback::on_epoch_end(Trainer&, Module&, const Record& record) {
 void EventCallback::send(int32_t event) {
   if ((events_ & event) == 0) return;
   int32_t answer = 0;
-  {
+  try {
     const CallerScope scope;
     answer = function_(handle_, event, user_data_);
+  } catch (...) {
+    throw StatusError(KINDLING_CALLBACK_ERROR,
+                      {.place = "the callback of kindling_set_callback",
+                       .found = "it has thrown an exception at event " + std::to_string(event),
+                       .wanted = "a number, 0 to continue"});
   }
   if (answer != 0)
     throw StatusError(KINDLING_CALLBACK_ERROR, {.place = "the callback of kindling_set_callback",

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bindings/trainer_handle.h"
+#include "kindling/device/device.h"
 
 namespace kindling::bindings {
 namespace {
@@ -23,7 +24,7 @@ void check(const DLTensor& tensor) {
                    "a rank from 0 to " + std::to_string(KINDLING_MAX_RANK));
   if (tensor.ndim > 0 && tensor.shape == nullptr)
     refuse_capsule("the capsule's shape is a null pointer", "one number per dimension");
-  std::int64_t numel = 1;
+  std::int64_t numel = 1, extent = 0;
   for (std::int32_t i = 0; i < tensor.ndim; ++i) {
     if (tensor.shape[i] < 0)
       refuse_capsule("dimension " + std::to_string(i) + " has size " + std::to_string(tensor.shape[i]),
@@ -33,6 +34,11 @@ void check(const DLTensor& tensor) {
                      "fewer than 2^63");
     if (tensor.strides != nullptr && tensor.strides[i] < 0 && tensor.shape[i] > 1)
       refuse_capsule("dimension " + std::to_string(i) + " has a negative stride", "strides of at least 0");
+    std::int64_t length = 0;
+    const std::int64_t stride = tensor.strides != nullptr && tensor.shape[i] > 1 ? tensor.strides[i] : 0;
+    if (__builtin_mul_overflow(stride, tensor.shape[i] * std::int64_t{8}, &length) ||
+        __builtin_add_overflow(extent, length, &extent))
+      refuse_capsule("the strides reach beyond the memory", "strides in elements");
   }
   if (tensor.data == nullptr && numel > 0)
     refuse_capsule("the capsule's data is a null pointer", "the address of the elements");
@@ -50,13 +56,44 @@ void check(const DLTensor& tensor) {
   if (tensor.device.device_type != kDLCPU && tensor.device.device_type != kDLCUDA)
     refuse_capsule("the capsule is on a device of type " + std::to_string(tensor.device.device_type),
                    "memory of the host (1) or of CUDA (2)");
+  if (tensor.device.device_type == kDLCUDA &&
+      (tensor.device.device_id < 0 || tensor.device.device_id >= num_gpus()))
+    refuse_capsule("the capsule is on GPU " + std::to_string(tensor.device.device_id) + " of " +
+                       std::to_string(num_gpus()),
+                   "a GPU of this process");
 }
+
+// LibTorch takes no offset: adds it to the address until the capsule is the tensor's.
+class WithoutOffset {
+ public:
+  explicit WithoutOffset(DLTensor& tensor)
+      : tensor_(&tensor), data_(tensor.data), offset_(tensor.byte_offset) {
+    tensor.data = static_cast<char*>(tensor.data) + offset_;
+    tensor.byte_offset = 0;
+  }
+  ~WithoutOffset() {
+    if (tensor_ == nullptr) return;
+    tensor_->data = data_;
+    tensor_->byte_offset = offset_;
+  }
+  WithoutOffset(const WithoutOffset&) = delete;
+  WithoutOffset& operator=(const WithoutOffset&) = delete;
+  void keep() noexcept { tensor_ = nullptr; }
+
+ private:
+  DLTensor* tensor_;
+  void* data_;
+  std::uint64_t offset_;
+};
 
 at::Tensor shared_with(void* managed, bool is_versioned) {
   if (!is_versioned) {
     auto* const capsule = static_cast<DLManagedTensor*>(managed);
     check(capsule->dl_tensor);
-    return at::fromDLPack(capsule);
+    WithoutOffset whole(capsule->dl_tensor);
+    at::Tensor shared = at::fromDLPack(capsule);
+    whole.keep();
+    return shared;
   }
   auto* const capsule = static_cast<DLManagedTensorVersioned*>(managed);
   if (capsule->version.major != kMajorVersion)
@@ -65,7 +102,9 @@ at::Tensor shared_with(void* managed, bool is_versioned) {
                    "major version 1");
   check(capsule->dl_tensor);
   const bool is_read_only = (capsule->flags & kReadOnly) != 0;
+  WithoutOffset whole(capsule->dl_tensor);
   const at::Tensor shared = at::fromDLPackVersioned(capsule);
+  whole.keep();
   return is_read_only ? shared.clone() : shared;
 }
 

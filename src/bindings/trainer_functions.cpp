@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -31,41 +33,74 @@ const Registry& builtin_registry() {
   return registry;
 }
 
-kindling_trainer make_trainer(ConfigDocument document, const char* const* settings, std::size_t count,
-                              kindling_group group, const char* place) {
+kindling_trainer make_trainer(std::function<ConfigDocument()> read, const char* const* settings,
+                              std::size_t count, kindling_group group, const char* place) {
+  constexpr std::size_t kMost = 10000;
+  if (count > kMost) refuse_use(place, std::to_string(count) + " settings", "at most 10000");
   if (count > 0) require_pointer(settings, place, "settings");
+  std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
-    require_pointer(settings[i], place, "settings[i]");
-    document.set(settings[i], "settings");
+    require_pointer(settings[i], place, ("settings[" + std::to_string(i) + "]").c_str());
+    texts.emplace_back(settings[i]);
   }
   std::shared_ptr<ProcessGroup> ranks;
   if (group != nullptr) ranks = *groups().get(group, place);
   return trainers().add(std::make_shared<TrainerHandle>(
-      make_training(std::move(document), builtin_registry()), std::move(ranks)));
+      [read = std::move(read), texts = std::move(texts)] {
+        ConfigDocument document = read();
+        for (const std::string& text : texts) document.set(text, "settings");
+        return make_training(std::move(document), builtin_registry());
+      },
+      std::move(ranks)));
+}
+
+// Uses the model with the first batch, or a later one; if the first use fails, the widths that lazy layers
+// took from that batch are forgotten.
+template <class Use>
+void use_model(TrainerHandle& handle, const Batch& batch, const Use& use) {
+  const bool may_forget = !handle.is_prepared() && !handle.has_all_parameters();
+  try {
+    handle.prepare(batch);
+    use();
+  } catch (...) {
+    if (may_forget) handle.forget_first_use();
+    throw;
+  }
 }
 
 void train_step(kindling_trainer trainer, const kindling_array* inputs, std::size_t num_inputs,
                 const kindling_array* targets, std::size_t num_targets, const kindling_array* mask,
                 const char* place) {
   const TrainerUse use(trainer, place);
-  Batch batch = use->batch_of(inputs, num_inputs, targets, num_targets, mask, Stage::train, place);
-  use->prepare(&batch);
-  use->loss.reset();
-  use->trainer().train_step(use->prepared(std::move(batch), Stage::train));
+  const Batch batch = use->batch_of(inputs, num_inputs, targets, num_targets, mask, Stage::train, place);
+  use_model(*use.operator->(), batch, [&] {
+    use->loss.reset();
+    use->trainer().train_step(use->prepared(batch, Stage::train));
+  });
 }
 
-// The outputs of the model in evaluation mode, flat.
+// The outputs of the model in evaluation mode, flat, and none of them in the memory of the inputs.
 std::vector<at::Tensor> outputs_of(TrainerHandle& handle, const kindling_array* inputs, std::size_t count,
                                    const char* place) {
-  Batch batch = handle.batch_of(inputs, count, nullptr, 0, nullptr, Stage::predict, place);
-  handle.prepare(&batch);
-  Module& model = handle.model();
-  const EvaluationGuard guard(model);
-  const Batch outputs = model.predict_outputs(handle.prepared(std::move(batch), Stage::predict));
-  return {outputs.tensors().begin(), outputs.tensors().end()};
+  const Batch batch = handle.batch_of(inputs, count, nullptr, 0, nullptr, Stage::predict, place);
+  std::vector<at::Tensor> flat;
+  use_model(handle, batch, [&] {
+    if (batch.num_valid() == 0) return;  // a rank without samples
+    Module& model = handle.model();
+    const EvaluationGuard guard(model);
+    const Batch outputs = model.predict_outputs(handle.prepared(batch, Stage::predict));
+    for (const at::Tensor& output : outputs.tensors()) {
+      const bool is_borrowed = std::ranges::any_of(
+          batch.tensors(), [&](const at::Tensor& input) { return output.is_alias_of(input); });
+      flat.push_back(is_borrowed ? output.clone() : output);
+    }
+  });
+  return flat;
 }
 
-void write(const at::Tensor& output, const kindling_array& array, std::size_t index, const char* place) {
+// The memory for an output; throws if it does not fit.
+at::Tensor view_for(const at::Tensor& output, const kindling_array& array, std::size_t index,
+                    const char* place) {
   const ArrayName name{"outputs", index};
   at::Tensor view = view_of(array, /*is_output=*/true, place, name);
   if (view.sizes() != output.sizes())
@@ -74,12 +109,17 @@ void write(const at::Tensor& output, const kindling_array& array, std::size_t in
                               shape_of(output.sizes()),
                      .wanted = "the shape of the output",
                      .remedy = "an array of Fortran arrives with its dimensions in reverse order"});
-  if (output.is_floating_point() && !view.is_floating_point())
+  if (output.is_floating_point() ? !view.is_floating_point() : view.scalar_type() != output.scalar_type())
     throw DataError({.place = place,
                      .found = name.text() + " has dtype " + std::to_string(array.dtype) +
-                              ", and the model's output has floating-point numbers",
-                     .wanted = "a floating-point dtype"});
-  view.copy_(output);
+                              ", and the model's output has " + at::toString(output.scalar_type()),
+                     .wanted = output.is_floating_point() ? "a floating-point dtype" : "the same dtype"});
+  return view;
+}
+
+void require_weights(const TrainerHandle& handle, const char* place) {
+  if (!handle.has_all_parameters())
+    refuse_use(place, "the model has no weights before its first batch", "a step or kindling_infer() before");
 }
 
 bool has_extension(const char* path, std::string_view extension) {
@@ -120,9 +160,9 @@ using namespace kindling::bindings;  // NOLINT
 
 kindling_status kindling_set_log(kindling_log_function function, int32_t level, void* user_data) {
   return call(__func__, [&] {
-    if (level < KINDLING_DEBUG || level > KINDLING_ERROR_MESSAGE)
+    if (level < KINDLING_LOG_DEBUG || level > KINDLING_LOG_ERROR)
       refuse_use("kindling_set_log", "the level " + std::to_string(level),
-                 "KINDLING_DEBUG to KINDLING_ERROR_MESSAGE");
+                 "KINDLING_LOG_DEBUG to KINDLING_LOG_ERROR");
     if (function == nullptr) {
       set_log_observer({});
       return configure_log({.level = LogLevel::off});
@@ -155,7 +195,7 @@ kindling_status kindling_trainer_create(const char* const* settings, size_t coun
                                         kindling_trainer* trainer) {
   return call(__func__, [&, here = __func__] {
     require_pointer(trainer, here, "trainer");
-    *trainer = make_trainer(ConfigDocument(), settings, count, group, here);
+    *trainer = make_trainer([] { return ConfigDocument(); }, settings, count, group, here);
   });
 }
 
@@ -164,8 +204,11 @@ kindling_status kindling_trainer_from_text(const char* toml, const char* const* 
   return call(__func__, [&, here = __func__] {
     require_pointer(toml, here, "toml");
     require_pointer(trainer, here, "trainer");
-    *trainer = make_trainer(ConfigDocument::parse(toml, kText, std::filesystem::current_path()), settings,
-                            count, group, here);
+    *trainer = make_trainer(
+        [text = std::string(toml), folder = std::filesystem::current_path()] {
+          return ConfigDocument::parse(text, kText, folder);
+        },
+        settings, count, group, here);
   });
 }
 
@@ -174,7 +217,8 @@ kindling_status kindling_trainer_from_file(const char* path, const char* const* 
   return call(__func__, [&, here = __func__] {
     require_pointer(path, here, "path");
     require_pointer(trainer, here, "trainer");
-    *trainer = make_trainer(ConfigDocument::load(path), settings, count, group, here);
+    *trainer = make_trainer([file = std::filesystem::path(path)] { return ConfigDocument::load(file); },
+                            settings, count, group, here);
   });
 }
 
@@ -221,6 +265,8 @@ kindling_status kindling_loss_value(kindling_trainer trainer, double* loss) {
 kindling_status kindling_finish_epoch(kindling_trainer trainer) {
   return call(__func__, [&, here = __func__] {
     const TrainerUse use(trainer, here);
+    if (!use->is_prepared())
+      refuse_use(here, "no step has been made", "at least one kindling_train_step() since the latest epoch");
     use->keep_loss();
     use->metrics = use->trainer().finish_epoch();
   });
@@ -230,6 +276,9 @@ kindling_status kindling_is_done(kindling_trainer trainer, int32_t* is_done) {
   return call(__func__, [&, here = __func__] {
     require_pointer(is_done, here, "is_done");
     const TrainerUse use(trainer, here);
+    *is_done = 0;
+    if (!use->is_prepared()) return;
+    if (!use.is_nested()) use->trainer().preview();  // a divergence that has arrived ends the next step
     *is_done = use->trainer().is_done() ? 1 : 0;
   });
 }
@@ -267,7 +316,6 @@ kindling_status kindling_fit(kindling_trainer trainer, kindling_fit_result* resu
 kindling_status kindling_validate(kindling_trainer trainer) {
   return call(__func__, [&, here = __func__] {
     const TrainerUse use(trainer, here);
-    use->restore_random_numbers();
     use->metrics = use->trainer().validate(use->shared_model(), use->data(here));
   });
 }
@@ -275,7 +323,6 @@ kindling_status kindling_validate(kindling_trainer trainer) {
 kindling_status kindling_test(kindling_trainer trainer) {
   return call(__func__, [&, here = __func__] {
     const TrainerUse use(trainer, here);
-    use->restore_random_numbers();
     use->metrics = use->trainer().test(use->shared_model(), use->data(here));
   });
 }
@@ -284,7 +331,6 @@ kindling_status kindling_predict(kindling_trainer trainer, kindling_tensor* outp
   return call(__func__, [&, here = __func__] {
     require_pointer(outputs, here, "outputs");
     const TrainerUse use(trainer, here);
-    use->restore_random_numbers();
     *outputs = tensors().add(
         std::make_shared<at::Tensor>(use->trainer().predict(use->shared_model(), use->data(here))));
   });
@@ -296,12 +342,16 @@ kindling_status kindling_infer(kindling_trainer trainer, const kindling_array* i
     require_pointer(outputs, here, "outputs");
     const TrainerUse use(trainer, here);
     const auto computed = outputs_of(*use.operator->(), inputs, num_inputs, here);
+    if (computed.empty() && use->has_group()) return;
     if (computed.size() != num_outputs)
       throw DataError({.place = here,
                        .found = std::to_string(num_outputs) + " arrays for outputs, and the model has " +
                                 std::to_string(computed.size()),
                        .wanted = "one array per output"});
-    for (std::size_t i = 0; i < computed.size(); ++i) write(computed[i], outputs[i], i, here);
+    std::vector<at::Tensor> views;
+    for (std::size_t i = 0; i < computed.size(); ++i)
+      views.push_back(view_for(computed[i], outputs[i], i, here));
+    for (std::size_t i = 0; i < computed.size(); ++i) views[i].copy_(computed[i]);
   });
 }
 
@@ -359,7 +409,10 @@ kindling_status kindling_get_progress(kindling_trainer trainer, kindling_progres
     require_pointer(progress, here, "progress");
     const TrainerUse use(trainer, here);
     const TrainerProgress at = use->trainer().progress();
-    *progress = {.epoch = at.epoch, .batch = at.batch, .global_step = at.global_step};
+    *progress = {.epoch = at.epoch,
+                 .batch = at.batch,
+                 .global_step = at.global_step,
+                 .accumulated_batches = at.accumulated_batches};
   });
 }
 
@@ -381,7 +434,8 @@ kindling_status kindling_save(kindling_trainer trainer, const char* path) {
   return call(__func__, [&, here = __func__] {
     require_pointer(path, here, "path");
     const TrainerUse use(trainer, here);
-    use->prepare();
+    require_weights(*use.operator->(), here);
+    use->prepare({});
     const StateDict state = use->trainer().state_dict();
     if (use->writes_files()) save_checkpoint(state, path);
   });
@@ -392,7 +446,7 @@ kindling_status kindling_resume(kindling_trainer trainer, const char* path) {
     require_pointer(path, here, "path");
     const TrainerUse use(trainer, here);
     const StateDict state = load_checkpoint(path);
-    use->restart(state);
+    use->restart(state, path);
   });
 }
 
@@ -400,6 +454,7 @@ kindling_status kindling_save_weights(kindling_trainer trainer, const char* path
   return call(__func__, [&, here = __func__] {
     require_pointer(path, here, "path");
     const TrainerUse use(trainer, here);
+    require_weights(*use.operator->(), here);
     if (use->writes_files()) save_weights(*use.operator->(), path);
   });
 }

@@ -1,11 +1,14 @@
 #include "bindings/trainer_handle.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 
 #include <utility>
 
 #include "bindings/event_callback.h"
+#include "kindling/interop/exported_backbone.h"
+#include "kindling/interop/exported_module.h"
 
 namespace kindling::bindings {
 namespace {
@@ -71,16 +74,24 @@ Batch on_host(const Batch& batch) {
 
 }  // namespace
 
-TrainerHandle::TrainerHandle(ConfiguredTraining made, std::shared_ptr<ProcessGroup> group)
-    : events(std::make_shared<EventCallback>()), made_(std::move(made)) {
+TrainerHandle::TrainerHandle(std::function<ConfiguredTraining()> make, std::shared_ptr<ProcessGroup> group)
+    : events(std::make_shared<EventCallback>()), make_(std::move(make)) {
+  const RandomStream stream(this, /*is_new=*/true);
+  try {
+    made_ = make_();
+  } catch (...) {
+    RandomStream::forget(*this);
+    throw;
+  }
+  if (made_.options.num_threads) use_threads(static_cast<int>(*made_.options.num_threads));
   made_.options.process_group = std::move(group);
   made_.options.callbacks.push_back(events);
   events->set_owner(*this);
-  random_numbers_ = at::globalContext().defaultGenerator(at::kCPU).get_state();
   make_trainer();
+  RandomStream::put_away(*this);
 }
 
-TrainerHandle::~TrainerHandle() = default;
+TrainerHandle::~TrainerHandle() { RandomStream::forget(*this); }
 
 void TrainerHandle::make_trainer() {
   trainer_.reset();
@@ -102,21 +113,26 @@ DataModule& TrainerHandle::data(const char* place) const {
                      .remedy = "for arrays of the program, call kindling_train_step()"});
 }
 
-// Lazy layers draw their weights in the first step, and a trainer that was made in between has seeded anew.
-void TrainerHandle::restore_random_numbers() {
-  if (!random_numbers_.defined()) return;
-  auto generator = at::globalContext().defaultGenerator(at::kCPU);
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(std::exchange(random_numbers_, at::Tensor()));
+bool TrainerHandle::has_all_parameters() const {
+  return made_.model->parameter_names().size() <= made_.model->parameters().size();
 }
 
-void TrainerHandle::prepare(const Batch* first) {
+void TrainerHandle::prepare(const Batch& first) {
   if (is_prepared_) return;
-  restore_random_numbers();
-  if (has_group() && first != nullptr) made_.model->apply_init(on_host(*first));
+  if (!has_all_parameters()) made_.model->apply_init(on_host(first));
   trainer_->prepare_model(made_.model);
   is_prepared_ = true;
   for (const auto& [name, value] : std::exchange(values_of_first_step_, {})) trainer_->log(name, value);
+}
+
+void TrainerHandle::forget_first_use() {
+  if (made_.data || trainer_->progress().global_step > 0) return;
+  RandomStream::forget(*this);
+  const RandomStream stream(this, /*is_new=*/true);
+  made_.model = make_().model;
+  is_prepared_ = false;
+  float_type_.reset();
+  make_trainer();
 }
 
 void TrainerHandle::log(const char* name, double value) {
@@ -126,14 +142,37 @@ void TrainerHandle::log(const char* name, double value) {
     values_of_first_step_.emplace_back(name, value);
 }
 
-void TrainerHandle::restart(const StateDict& state) {
-  restore_random_numbers();
-  if (has_group()) load_state_dict(model(), state, "the checkpoint", {.prefix = "model."});
+void TrainerHandle::restart(const StateDict& state, const std::string& path) {
+  std::optional<StateDict> former_run, former_weights;
+  if (has_all_parameters()) former_weights = copy_to(state_dict(model()), cpu());
+  try {
+    if (is_prepared_) former_run = copy_to(trainer_->state_dict(), cpu());
+  } catch (const Error&) {  // it has diverged, or is within an optimizer step
+  }
+  const auto start = [&](const StateDict& from) {
+    if (has_group() && !has_all_parameters()) load_state_dict(model(), from, path, {.prefix = "model."});
+    trainer_->prepare_model(made_.model);
+    trainer_->load_state_dict(from);
+  };
+  try {
+    start(state);
+  } catch (...) {
+    if (former_run) {
+      start(*former_run);
+    } else {
+      is_prepared_ = false;
+      make_trainer();
+      forget_first_use();
+      if (former_weights) load_state_dict(model(), *former_weights);
+    }
+    throw;
+  }
+  is_prepared_ = true;
   float_type_.reset();
   loss.reset();
-  trainer_->prepare_model(made_.model);
-  is_prepared_ = true;
-  trainer_->load_state_dict(state);
+  metrics.clear();
+  values_of_first_step_.clear();
+  resumed_from_ = path;
 }
 
 void TrainerHandle::keep_loss() {
@@ -158,7 +197,8 @@ FitResult TrainerHandle::fit() {
   DataModule& data = this->data("kindling_fit");
   FitOptions options;
   if (checkpoint_) options.resume = checkpoint_->last();
-  restore_random_numbers();
+  if (options.resume.empty()) options.resume = resumed_from_;
+  resumed_from_.clear();
   is_prepared_ = true;
   loss.reset();
   FitResult result = trainer_->fit(made_.model, data, options);
@@ -170,17 +210,44 @@ FitResult TrainerHandle::fit() {
 at::ScalarType TrainerHandle::float_type() const {
   if (made_.options.precision == "64-true") return at::kDouble;
   for (const at::Tensor& parameter : made_.model->parameters())
-    if (parameter.defined() && parameter.is_floating_point())
-      return parameter.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    if (parameter.defined() && parameter.is_floating_point()) return parameter.scalar_type();
   return at::kFloat;
+}
+
+// A batch does not say where its inputs end.
+void TrainerHandle::check_counts(std::size_t num_inputs, std::size_t num_targets, Stage stage,
+                                 const char* place) const {
+  if (dynamic_cast<const ExportedBackbone*>(made_.model.get()) != nullptr) return;
+  const auto* const exported = dynamic_cast<const ExportedModule*>(made_.model.get());
+  const std::size_t wanted = exported != nullptr ? exported->num_inputs() : 1;
+  const bool is_train = stage == Stage::train;
+  const std::size_t all = num_inputs + num_targets;
+  if (is_train ? (num_inputs == wanted && num_targets == 1) || (exported != nullptr && all == wanted)
+               : num_inputs == wanted)
+    return;
+  const auto text = [](std::size_t count, const char* what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  };
+  throw DataError(
+      {.place = place,
+       .found = text(num_inputs, "input") + (is_train ? " and " + text(num_targets, "target") : ""),
+       .wanted = text(wanted, "input") + (is_train ? " and 1 target" : ""),
+       .remedy = exported == nullptr ? "" : "with the loss \"output\", targets are inputs of the program"});
 }
 
 Batch TrainerHandle::batch_of(const kindling_array* inputs, std::size_t num_inputs,
                               const kindling_array* targets, std::size_t num_targets,
                               const kindling_array* mask, Stage stage, const char* place) {
   if (num_inputs == 0) refuse_use(place, "there are no inputs", "at least one array");
+  check_counts(num_inputs, num_targets, stage, place);
   if (!float_type_) float_type_ = float_type();
-  std::vector<at::Tensor> tensors = tensors_of(inputs, num_inputs, {.floats = *float_type_}, place, "inputs");
+  // Programs of Python may take integers, such as tokens; the other models compute with floating-point
+  // numbers.
+  const bool is_exported = dynamic_cast<const ExportedModule*>(made_.model.get()) != nullptr ||
+                           dynamic_cast<const ExportedBackbone*>(made_.model.get()) != nullptr;
+  std::vector<at::Tensor> tensors =
+      tensors_of(inputs, num_inputs,
+                 {.floats = *float_type_, .converts_integers = !is_exported && !made_.data}, place, "inputs");
   for (at::Tensor& target :
        tensors_of(targets, num_targets, {.floats = *float_type_, .is_target = true}, place, "targets"))
     tensors.push_back(std::move(target));
@@ -189,7 +256,8 @@ Batch TrainerHandle::batch_of(const kindling_array* inputs, std::size_t num_inpu
     select(tensors, *mask, num_samples, place);
     num_samples = tensors.front().size(0);
   }
-  if (num_samples == 0 && !(has_group() && stage == Stage::train))
+  if (stage == Stage::train) resumed_from_.clear();
+  if (num_samples == 0 && !has_group())
     throw DataError({.place = place,
                      .found = mask == nullptr ? "the arrays have no samples" : "the mask selects no sample",
                      .wanted = "at least one; only ranks of a group may have none"});
@@ -201,15 +269,54 @@ Batch TrainerHandle::prepared(Batch batch, Stage stage) {
   // A trainer transforms batches of its own data only.
   if (!made_.data || trainer_->data() != nullptr) return batch;
   const bool is_valid = batch.is_valid();
+  if (const std::int64_t count =
+          made_.data->num_random_numbers(stage == Stage::train ? Stage::train : Stage::val);
+      count > 0)
+    batch.set_random_numbers(at::rand({batch.num_samples(), count}).to(trainer_->device()));
   batch = made_.data->on_after_batch_transfer(std::move(batch), stage);
   if (!is_valid) batch.mark_padding();
   return batch;
 }
 
+RandomStream::RandomStream(TrainerHandle* owner, bool is_new) {
+  Shared& all = shared();
+  const std::lock_guard lock(all.mutex);
+  if (all.owner == owner && !is_new) return;
+  auto generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard numbers(generator.mutex());
+  if (all.owner != nullptr) all.owner->random_numbers_ = generator.get_state();
+  if (owner->random_numbers_.defined()) generator.set_state(owner->random_numbers_);
+  all.owner = owner;
+}
+
+void RandomStream::put_away(TrainerHandle& owner) {
+  Shared& all = shared();
+  const std::lock_guard lock(all.mutex);
+  if (all.owner != &owner) return;
+  auto generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard numbers(generator.mutex());
+  owner.random_numbers_ = generator.get_state();
+  all.owner = nullptr;
+}
+
+void RandomStream::forget(const TrainerHandle& owner) {
+  Shared& all = shared();
+  const std::lock_guard lock(all.mutex);
+  if (all.owner == &owner) all.owner = nullptr;
+}
+
+RandomStream::Shared& RandomStream::shared() {
+  static auto& shared = *new Shared;  // never destroyed
+  return shared;
+}
+
 TrainerUse::TrainerUse(kindling_trainer handle, const char* place) : object_(trainers().get(handle, place)) {
   std::thread::id none{};
   const std::thread::id own = std::this_thread::get_id();
-  if (object_->user_.compare_exchange_strong(none, own, std::memory_order_acquire)) return;
+  if (object_->user_.compare_exchange_strong(none, own, std::memory_order_acquire)) {
+    const RandomStream stream(object_.get());
+    return;
+  }
   is_nested_ = none == own;
   if (!is_nested_)
     throw StatusError(KINDLING_BUSY, {.place = place,

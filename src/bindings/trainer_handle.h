@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,7 +24,8 @@ class EventCallback;
 // What stands behind a kindling_trainer: a trainer with its model, and its data if the config has some.
 class TrainerHandle {
  public:
-  TrainerHandle(ConfiguredTraining made, std::shared_ptr<ProcessGroup> group);
+  // `make` makes the same objects again.
+  TrainerHandle(std::function<ConfiguredTraining()> make, std::shared_ptr<ProcessGroup> group);
   ~TrainerHandle();
 
   Trainer& trainer() noexcept { return *trainer_; }
@@ -34,13 +36,15 @@ class TrainerHandle {
   bool has_group() const noexcept { return made_.options.process_group != nullptr; }
   bool writes_files() const noexcept { return !has_group() || made_.options.process_group->rank() == 0; }
 
-  // Starts the training of the program's own loop, once. Ranks of a group must then have all parameters:
-  // those of lazy layers come from the batch.
-  void prepare(const Batch* first = nullptr);
-  // Starts it anew from a saved state.
-  void restart(const StateDict& state);
-  // Before the first use of the model: random numbers go on from where this trainer was made.
-  void restore_random_numbers();
+  // Starts the training of the program's own loop, once; lazy layers get their parameters from the batch.
+  void prepare(const Batch& first);
+  bool is_prepared() const noexcept { return is_prepared_; }
+  // False while lazy layers have no parameters.
+  bool has_all_parameters() const;
+  // After an error in the first use of the model: a new one, whose lazy layers fit other arrays.
+  void forget_first_use();
+  // Starts the training again from a saved state; after an error it is as before.
+  void restart(const StateDict& state, const std::string& path);
   void log(const char* name, double value);
   // Keeps the loss of the latest step, whose log an epoch's end clears.
   void keep_loss();
@@ -48,7 +52,8 @@ class TrainerHandle {
   void save_into(const std::string& folder, const char* place);
   FitResult fit();
 
-  // Returns a batch where its arrays are. Throws DataError for numbers of samples that differ.
+  // Returns a batch where its arrays are. Throws DataError for numbers of samples that differ, and of arrays
+  // that are not those of the model.
   Batch batch_of(const kindling_array* inputs, std::size_t num_inputs, const kindling_array* targets,
                  std::size_t num_targets, const kindling_array* mask, Stage stage, const char* place);
   // Returns it on the trainer's device, as [data] transforms batches.
@@ -61,19 +66,41 @@ class TrainerHandle {
 
  private:
   friend class TrainerUse;
+  friend class RandomStream;
   void make_trainer();
   at::ScalarType float_type() const;
+  void check_counts(std::size_t num_inputs, std::size_t num_targets, Stage stage, const char* place) const;
 
+  const std::function<ConfiguredTraining()> make_;
   ConfiguredTraining made_;
   std::shared_ptr<ModelCheckpoint> checkpoint_;
   std::optional<Trainer> trainer_;
   std::optional<at::ScalarType> float_type_;
   bool is_prepared_ = false;
+  std::string resumed_from_;                                          // the checkpoint, until a step follows
   std::vector<std::pair<std::string, double>> values_of_first_step_;  // logged before there is a log
-  at::Tensor random_numbers_;  // the state of LibTorch's generator until the first use
   std::atomic<std::thread::id> user_{};
+  at::Tensor random_numbers_;  // the state of LibTorch's generator while another trainer uses it
   mutable std::mutex stop_mutex_;
   StopToken stop_;
+};
+
+// LibTorch's generator belongs to the trainer that was used last: another one continues its own random
+// numbers from where it was. Trainers that draw at the same time, in several threads, still share them.
+class RandomStream {
+ public:
+  // `is_new`: the numbers of `owner` begin with what follows.
+  explicit RandomStream(TrainerHandle* owner, bool is_new = false);
+  // Keeps the numbers of a new trainer until its first use, whoever draws before.
+  static void put_away(TrainerHandle& owner);
+  static void forget(const TrainerHandle& owner);
+
+ private:
+  struct Shared {
+    std::mutex mutex;
+    TrainerHandle* owner = nullptr;
+  };
+  static Shared& shared();
 };
 
 // For its lifetime, this thread uses the trainer of a handle. Throws StatusError for a handle that is not in

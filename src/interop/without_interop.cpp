@@ -51,6 +51,7 @@ Batch ExportedModule::nested(std::vector<at::Tensor>, bool) const { throw_missin
 void ExportedModule::train(bool) { throw_missing("ExportedModule"); }
 Module::Monitor ExportedModule::monitor() const { throw_missing("ExportedModule"); }
 void ExportedModule::save(const std::filesystem::path&) const { throw_missing("ExportedModule"); }
+std::size_t ExportedModule::num_inputs() const { throw_missing("ExportedModule"); }
 bool ExportedModule::uses_evaluation_program() const { throw_missing("ExportedModule"); }
 std::optional<std::int64_t> ExportedModule::fixed_batch_size(bool) const { throw_missing("ExportedModule"); }
 std::optional<BatchSizes> ExportedModule::batch_sizes(bool) const { throw_missing("ExportedModule"); }

@@ -56,6 +56,20 @@ TEST(CDlpack, AReadOnlyCapsuleIsCopied) {
   expect_ok(kindling_tensor_free(tensor));
 }
 
+TEST(CDlpack, AnOffsetIsPartOfTheAddress) {
+  Producer producer;
+  producer.capsule.dl_tensor.byte_offset = sizeof(double);
+  producer.shape[0] = 1;
+  producer.shape[1] = 2;
+  kindling_tensor tensor = nullptr;
+  expect_ok(kindling_tensor_from_dlpack(&producer.capsule, 1, &tensor));
+  kindling_array array{};
+  expect_ok(kindling_tensor_array(tensor, &array));
+  EXPECT_EQ(static_cast<const double*>(array.data)[0], 2);
+  expect_ok(kindling_tensor_free(tensor));
+  EXPECT_EQ(producer.num_deleted, 1);
+}
+
 TEST(CDlpack, GoesBothWaysInBothVersions) {
   OwnArray<float> own(KINDLING_FLOAT32, {2, 2});
   own.numbers = {1, 2, 3, 4};
@@ -92,6 +106,7 @@ TEST(CDlpack, CapsulesThatCannotBeRepresentedStayWithTheirProducer) {
   refuse("no data", [](Producer& p) { p.capsule.dl_tensor.data = nullptr; });
   refuse("a negative size", [](Producer& p) { p.shape[0] = -1; });
   refuse("a negative stride", [](Producer& p) { p.strides[0] = -1; });
+  refuse("strides beyond the memory", [](Producer& p) { p.strides[0] = std::int64_t{1} << 62; });
   refuse("complex", [](Producer& p) { p.capsule.dl_tensor.dtype = {kDLComplex, 64, 1}; });
   refuse("uint16", [](Producer& p) { p.capsule.dl_tensor.dtype = {kDLUInt, 16, 1}; });
   refuse("four lanes", [](Producer& p) { p.capsule.dl_tensor.dtype.lanes = 4; });

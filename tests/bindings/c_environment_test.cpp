@@ -1,3 +1,6 @@
+#include <dlfcn.h>
+
+#include <atomic>
 #include <cfenv>
 #include <thread>
 
@@ -59,6 +62,50 @@ TEST(CEnvironment, TrapsOfTheCallerStayHisAndMeetNoCall) {
   EXPECT_EQ(::fegetexcept(), kTraps);
   EXPECT_EQ(std::fegetround(), FE_UPWARD);
   EXPECT_EQ(std::fetestexcept(kTraps), 0);
+}
+
+// Functions of the OpenMP that LibTorch uses; null if it is built without one.
+template <class Function>
+Function* openmp(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+// A solver that has used its own OpenMP threads, which trap as it does.
+TEST(CEnvironment, ThreadsOfTheSolverMayTrap) {
+  auto* const parallel = openmp<void(void (*)(void*), void*, unsigned, unsigned)>("GOMP_parallel");
+  if (parallel == nullptr) GTEST_SKIP() << "LibTorch does not use OpenMP";
+  const TrappingProgram program;
+  parallel([](void*) { ::feenableexcept(kTraps); }, nullptr, 2, 0);
+  auto settings = regressor_settings();
+  settings[1] = "model.hidden=[512]";
+  settings.back() = "trainer.num_threads=2";
+  settings.emplace_back("trainer.on_nonfinite=\"skip\"");
+  const kindling_trainer trainer = make_trainer(settings);
+  OwnArray<float> x(KINDLING_FLOAT32, {4096, 3}), y(KINDLING_FLOAT32, {4096, 1});
+  for (float& number : x.numbers) number = INFINITY;
+  const kindling_array inputs = x.view(), targets = y.view();
+  for (int step = 0; step < 3; ++step) expect_ok(kindling_train_step(trainer, &inputs, 1, &targets, 1));
+  static std::atomic<int> traps;
+  traps = 0;
+  parallel([](void*) { traps |= ::fegetexcept(); }, nullptr, 2, 0);
+  EXPECT_EQ(traps & kTraps, kTraps);
+  expect_ok(kindling_trainer_free(trainer));
+}
+
+TEST(CEnvironment, TheSolverKeepsItsNumberOfThreads) {
+  auto* const max_threads = openmp<int()>("omp_get_max_threads");
+  auto* const set_threads = openmp<void(int)>("omp_set_num_threads");
+  if (max_threads == nullptr || set_threads == nullptr) GTEST_SKIP() << "LibTorch does not use OpenMP";
+  const int before = max_threads();
+  set_threads(3);
+  const kindling_trainer trainer = make_trainer();  // with num_threads = 1
+  Samples<float> samples(KINDLING_FLOAT32);
+  for (int step = 0; step < 3; ++step) {
+    expect_ok(samples.train(trainer));
+    EXPECT_EQ(max_threads(), 3);
+  }
+  expect_ok(kindling_trainer_free(trainer));
+  set_threads(before);
 }
 
 TEST(CEnvironment, CallbacksRunInThatOfTheCaller) {

@@ -83,6 +83,39 @@ TEST(CFit, ContinuesFromItsFolder) {
   for (const kindling_trainer trainer : {whole, first, second}) expect_ok(kindling_trainer_free(trainer));
 }
 
+TEST(CFit, ContinuesFromAResumedState) {
+  const Scratch folder;
+  static std::string file;
+  file = (folder / std::string("epoch1.safetensors")).string();
+  const kindling_trainer first = digits(), second = digits();
+  expect_ok(kindling_set_callback(
+      first, KINDLING_ON_EPOCH_END,
+      [](kindling_trainer trainer, int32_t, void*) {
+        kindling_progress progress{};
+        const kindling_status status = kindling_get_progress(trainer, &progress);
+        return progress.epoch == 1 ? kindling_save(trainer, file.c_str()) : status;
+      },
+      nullptr));
+  expect_ok(kindling_fit(first, nullptr));
+  expect_ok(kindling_resume(second, file.c_str()));
+  expect_ok(kindling_fit(second, nullptr));
+  EXPECT_EQ(metric(second, "val_loss"), metric(first, "val_loss"));
+  expect_ok(kindling_trainer_free(first));
+  expect_ok(kindling_trainer_free(second));
+}
+
+// Images have a transform that also converts labels.
+TEST(CFit, InfersImagesAlone) {
+  const kindling_trainer trainer = digits({"trainer.max_epochs=1"});
+  expect_ok(kindling_fit(trainer, nullptr));
+  OwnArray<std::uint8_t> images(KINDLING_UINT8, {2, 1, 8, 8});
+  OwnArray<float> outputs(KINDLING_FLOAT32, {2, 10});
+  const kindling_array x = images.view(), y = outputs.view();
+  expect_ok(kindling_infer(trainer, &x, 1, &y, 1));
+  EXPECT_NE(outputs.numbers[0], outputs.numbers[1]);
+  expect_ok(kindling_trainer_free(trainer));
+}
+
 struct Events {
   std::vector<int32_t> seen{};
   std::vector<double> losses{};
@@ -146,12 +179,13 @@ TEST(CFit, MessagesGoToTheFunctionOfTheProgram) {
   std::vector<std::string> messages;
   expect_ok(kindling_set_log(
       [](int32_t level, const char* message, void* user_data) {
-        if (level == KINDLING_WARNING) static_cast<std::vector<std::string>*>(user_data)->push_back(message);
+        if (level == KINDLING_LOG_WARNING)
+          static_cast<std::vector<std::string>*>(user_data)->push_back(message);
       },
-      KINDLING_WARNING, &messages));
+      KINDLING_LOG_WARNING, &messages));
   const kindling_trainer trainer = digits({"trainer.num_gpus=64", "trainer.max_epochs=1"});
   expect_ok(kindling_fit(trainer, nullptr));
-  expect_ok(kindling_set_log(nullptr, KINDLING_WARNING, nullptr));
+  expect_ok(kindling_set_log(nullptr, KINDLING_LOG_WARNING, nullptr));
   EXPECT_FALSE(messages.empty());
   expect_ok(kindling_trainer_free(trainer));
 }

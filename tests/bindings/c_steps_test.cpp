@@ -224,6 +224,95 @@ TEST(CSteps, AnEpochHasMetricsAndItsLatestLossStays) {
   expect_ok(kindling_trainer_free(trainer));
 }
 
+// A Fortran program's first mistake: a(3, 32) instead of its transpose. The second call is right.
+TEST(CSteps, AFirstStepThatFailsLeavesNoTrace) {
+  const kindling_trainer wrong = make_trainer(), right = make_trainer();
+  Samples<float> samples(KINDLING_FLOAT32);
+  OwnArray<float> turned(KINDLING_FLOAT32, {3, 32});
+  const kindling_array x = samples.x.view(), y = samples.y.view(), t = turned.view();
+  OwnArray<float> three(KINDLING_FLOAT32, {3, 2});
+  const kindling_array bad_target = three.view();
+  EXPECT_NE(kindling_train_step(wrong, &t, 1, &bad_target, 1), KINDLING_OK);
+  expect_ok(kindling_train_step(wrong, &x, 1, &y, 1));
+  expect_ok(kindling_train_step(right, &x, 1, &y, 1));
+  EXPECT_EQ(loss_of(wrong), loss_of(right));
+  expect_ok(kindling_trainer_free(wrong));
+  expect_ok(kindling_trainer_free(right));
+}
+
+// With dropout, each draws random numbers in every step.
+TEST(CSteps, TrainersDoNotShareRandomNumbers) {
+  const std::vector<std::string> settings{"model.name=\"mlp_regressor\"", "model.hidden=[16]",
+                                          "model.dropout=0.5", "trainer.num_threads=1"};
+  const kindling_trainer alone = make_trainer(settings);
+  const auto expected = losses_in_c<float>(alone, KINDLING_FLOAT32, 0, 6);
+  const kindling_trainer a = make_trainer(settings), b = make_trainer(settings);
+  std::vector<double> of_a, of_b;
+  for (int step = 0; step < 6; ++step) {
+    of_a.push_back(losses_in_c<float>(a, KINDLING_FLOAT32, step, step + 1).front());
+    if (step == 3) expect_ok(kindling_trainer_free(make_trainer(settings)));
+    of_b.push_back(losses_in_c<float>(b, KINDLING_FLOAT32, step, step + 1).front());
+  }
+  EXPECT_EQ(of_a, expected);
+  EXPECT_EQ(of_b, expected);
+  for (const kindling_trainer trainer : {alone, a, b}) expect_ok(kindling_trainer_free(trainer));
+}
+
+TEST(CSteps, AFailedResumeChangesNothing) {
+  const Scratch folder;
+  const std::string other = (folder / std::string("other.safetensors")).string();
+  auto settings = regressor_settings();
+  settings[1] = "model.hidden=[7]";
+  const kindling_trainer small = make_trainer(settings), trainer = make_trainer(), twin = make_trainer();
+  losses_in_c<float>(small, KINDLING_FLOAT32, 0, 3);
+  expect_ok(kindling_save(small, other.c_str()));
+  losses_in_c<float>(trainer, KINDLING_FLOAT32, 0, 5);
+  losses_in_c<float>(twin, KINDLING_FLOAT32, 0, 5);
+  EXPECT_EQ(kindling_resume(trainer, other.c_str()), KINDLING_CHECKPOINT_ERROR);
+  EXPECT_EQ(losses_in_c<float>(trainer, KINDLING_FLOAT32, 5, 10),
+            losses_in_c<float>(twin, KINDLING_FLOAT32, 5, 10));
+  kindling_progress progress{};
+  expect_ok(kindling_get_progress(trainer, &progress));
+  EXPECT_EQ(progress.global_step, 10);
+  for (const kindling_trainer one : {small, trainer, twin}) expect_ok(kindling_trainer_free(one));
+}
+
+TEST(CSteps, ALoopCanAskWhetherItIsDone) {
+  auto settings = regressor_settings();
+  settings.emplace_back("trainer.max_steps=5");
+  const kindling_trainer trainer = make_trainer(settings), diverging = make_trainer();
+  Samples<float> samples(KINDLING_FLOAT32);
+  int32_t is_done = 0;
+  int steps = 0;
+  for (; steps < 100; ++steps) {
+    expect_ok(kindling_is_done(trainer, &is_done));
+    if (is_done != 0) break;
+    expect_ok(samples.train(trainer));
+  }
+  EXPECT_EQ(steps, 5);
+  samples.y.numbers[0] = NAN;
+  for (steps = 0; steps < 100; ++steps) {
+    expect_ok(kindling_is_done(diverging, &is_done));
+    if (is_done != 0) break;
+    expect_ok(samples.train(diverging));
+  }
+  EXPECT_LE(steps, 3);
+  expect_ok(kindling_trainer_free(trainer));
+  expect_ok(kindling_trainer_free(diverging));
+}
+
+TEST(CSteps, InputsAreNotTargets) {
+  const kindling_trainer trainer = make_trainer();
+  Samples<float> samples(KINDLING_FLOAT32);
+  const kindling_array x[] = {samples.x.view(), samples.x.view()}, y[] = {samples.y.view(), samples.y.view()};
+  EXPECT_EQ(kindling_train_step(trainer, x, 2, y, 1), KINDLING_DATA_ERROR);
+  EXPECT_EQ(kindling_train_step(trainer, x, 2, nullptr, 0), KINDLING_DATA_ERROR);
+  EXPECT_EQ(kindling_train_step(trainer, x, 1, y, 2), KINDLING_DATA_ERROR);
+  EXPECT_EQ(kindling_infer(trainer, x, 2, y, 1), KINDLING_DATA_ERROR);
+  EXPECT_STREQ(kindling_error_part(KINDLING_FOUND), "2 inputs");
+  expect_ok(kindling_trainer_free(trainer));
+}
+
 TEST(CSteps, WeightsGoIntoAnotherTrainer) {
   const Scratch folder;
   Samples<float> samples(KINDLING_FLOAT32);

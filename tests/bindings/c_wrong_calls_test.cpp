@@ -129,7 +129,7 @@ TEST_F(WrongCalls, WithNullPointers) {
   null(kindling_free_address(nullptr, 256, &port), "address");
   null(kindling_free_address(address, 256, nullptr), "port");
   null(kindling_trainer_create(nullptr, 1, nullptr, &made), "settings");
-  null(kindling_trainer_create(settings, 1, nullptr, &made), "settings[i]");
+  null(kindling_trainer_create(settings, 1, nullptr, &made), "settings[0]");
   null(kindling_trainer_create(nullptr, 0, nullptr, nullptr), "trainer");
   null(kindling_trainer_from_text(nullptr, nullptr, 0, nullptr, &made), "toml");
   null(kindling_trainer_from_text("", nullptr, 0, nullptr, nullptr), "trainer");
@@ -257,6 +257,8 @@ TEST_F(WrongCalls, WithArraysThatDoNotFit) {
 TEST_F(WrongCalls, WithSettingsAndFilesThatAreNone) {
   const Scratch folder;
   const std::string missing = (folder / "missing.safetensors").string();
+  refused(kindling_save_weights(trainer_, missing.c_str()), KINDLING_USAGE_ERROR, "no weights", "no weights");
+  expect_ok(samples_.train(trainer_));
   const std::string nowhere = (folder / "none" / "a.safetensors").string();
   const std::string no_weights = (folder / "text.safetensors").string();
   std::ofstream(no_weights) << "text";

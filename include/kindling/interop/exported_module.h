@@ -73,6 +73,8 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   // batch fill the last one. Throws DataError if its outputs are not one row per sample, or if rows that fill
   // a part change outputs of others: a part that is filled runs twice, and waits for the device.
   std::vector<at::Tensor> run(std::span<const at::Tensor> inputs);
+  // Returns the number of inputs of the program, without labels; with the loss "output", with them.
+  std::size_t num_inputs() const;
   // Returns the batch size that the program for training or for evaluation was exported for; none if it takes
   // several.
   std::optional<std::int64_t> fixed_batch_size(bool train) const;

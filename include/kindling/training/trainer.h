@@ -151,8 +151,9 @@ class KINDLING_API Trainer {
   // Returns the newest logged values that have arrived on the host and starts a copy of newer ones. Never
   // waits.
   NamedValues preview();
-  // Waits for the loss of the latest train_step() and returns it, also if it is not finite; on a device it
-  // copies the epoch's log for that. Throws Error if the epoch has no step yet.
+  // Waits for the loss of the latest train_step() on the samples of this rank and returns it, also if it is
+  // not finite; NaN if it had none. On a device it copies the epoch's log for that. Throws Error if the epoch
+  // has no step yet.
   double loss_value();
 
  private:

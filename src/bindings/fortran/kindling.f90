@@ -21,7 +21,8 @@ module kindling
     KINDLING_DATA_ERROR = 3, KINDLING_CHECKPOINT_ERROR = 4, KINDLING_DEVICE_ERROR = 5, KINDLING_DISTRIBUTED_ERROR = 6, &
     KINDLING_USAGE_ERROR = 7, KINDLING_BUSY = 8, KINDLING_CALLBACK_ERROR = 9
   integer(c_int), parameter, public :: KINDLING_LOCATION = 0, KINDLING_FOUND = 1, KINDLING_EXPECTED = 2, KINDLING_HINT = 3
-  integer(c_int), parameter, public :: KINDLING_DEBUG = 0, KINDLING_INFO = 1, KINDLING_WARNING = 2, KINDLING_ERROR_MESSAGE = 3
+  integer(c_int), parameter, public :: KINDLING_LOG_DEBUG = 0, KINDLING_LOG_INFO = 1, KINDLING_LOG_WARNING = 2, &
+    KINDLING_LOG_ERROR = 3
   integer(c_int), parameter, public :: KINDLING_FINISHED = 0, KINDLING_STOPPED = 1, KINDLING_DIVERGED = 2
   integer(c_int), parameter, public :: KINDLING_ON_FIT_START = 1, KINDLING_ON_BATCH_END = 2, KINDLING_ON_VALIDATION_END = 4, &
     KINDLING_ON_EPOCH_END = 8, KINDLING_ON_FIT_END = 16
@@ -44,6 +45,7 @@ module kindling
 
   type, bind(C), public :: kindling_progress  ! all from 0
     integer(c_int64_t) :: epoch = 0, batch = 0, global_step = 0
+    integer(c_int64_t) :: accumulated_batches = 0    ! since the latest optimizer step
   end type
 
   ! How many arrays of this thread were borrowed and how many copied, and the reasons.
@@ -650,7 +652,7 @@ contains
     integer(c_int), intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     integer(c_int32_t) :: lowest
-    lowest = KINDLING_INFO
+    lowest = KINDLING_LOG_INFO
     if (present(level)) lowest = level
     if (present(receive)) then
       log_procedure => receive

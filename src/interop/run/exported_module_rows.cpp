@@ -81,6 +81,8 @@ std::optional<std::int64_t> ExportedModule::fixed_batch_size(bool train) const {
   return std::nullopt;
 }
 
+std::size_t ExportedModule::num_inputs() const { return program_->runner.num_inputs(); }
+
 std::optional<BatchSizes> ExportedModule::batch_sizes(bool train) const {
   const bool is_evaluation = program_->evaluation && !train;
   return batch_sizes_of(is_evaluation ? program_->evaluation->program() : program_->file.program());

@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "kindling/base/log.h"
@@ -278,10 +279,9 @@ NamedValues EpochReport::preview() {
 std::optional<double> EpochReport::latest_loss() {
   EpochLog& log = state_.log;
   log.move_to_host();
-  const std::size_t column = log.column("train_loss");
-  for (std::int64_t row = log.num_rows() - 1; row >= 0; --row)
-    if (const auto loss = log.value(row, column)) return loss;
-  return std::nullopt;
+  const std::int64_t rows = log.num_rows();
+  if (rows == 0) return std::nullopt;
+  return log.value(rows - 1, log.column("train_loss")).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 // Keeps the former values if there are no newer ones.

@@ -75,7 +75,7 @@ class EpochReport {
   void draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches, double at = 1) const;
   // Returns the values of the latest row on the host; see Trainer::preview().
   NamedValues preview();
-  // Returns the loss of the latest row that has one, after a copy of the log; none: there is no such row.
+  // Returns the loss of the latest row after a copy of the log, NaN if that has none; nothing without rows.
   std::optional<double> latest_loss();
 
   double seconds() const;  // since begin()

@@ -37,7 +37,7 @@ contains
   subroutine count_message(level, message)
     integer(c_int), intent(in) :: level
     character(len=*), intent(in) :: message
-    if (level >= KINDLING_DEBUG .and. len(message) > 0) num_logged = num_logged + 1
+    if (level >= KINDLING_LOG_DEBUG .and. len(message) > 0) num_logged = num_logged + 1
   end subroutine
 
   subroutine check(condition, name)
@@ -240,7 +240,7 @@ contains
     logical :: is_listed
     config = '[model]' // new_line('a') // 'name = "linear_regression"' // new_line('a') // '[data]' // new_line('a') // &
       'name = "synthetic_regression"' // new_line('a') // 'batch_size = 100' // new_line('a')
-    call kindling_set_log(count_message, KINDLING_DEBUG)
+    call kindling_set_log(count_message, KINDLING_LOG_DEBUG)
     call kindling_create_from_text(net, config, [character(len=40) :: 'trainer.max_epochs=2', 'optimizer.lr=0.05'])
     call kindling_fit(net, fitted)
     call kindling_set_log()
