@@ -116,8 +116,8 @@ struct ConfigTables {
   void keep_found(ConfigTables& former);
 };
 
-// Only a fit needs trainer.max_epochs or trainer.max_steps; `data` needs no model, and a loop of one's own needs
-// no data.
+// Only a fit needs trainer.max_epochs or trainer.max_steps; `data` needs no model, and a loop of one's own
+// needs no data.
 enum class ConfigUse { fit, evaluation, data, own_loop };
 
 // Fills empty tables. Throws one ConfigError with all errors. `default_name` is used if the config has no
