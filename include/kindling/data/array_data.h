@@ -14,9 +14,11 @@
 namespace kindling {
 
 struct ArrayDataOptions {
-  std::filesystem::path file{};                        // .npz, .npy, .safetensors or .pt
+  std::filesystem::path file{};  // .npz, .npy, .safetensors, .pt or raw (.bin, .raw, .dat)
   std::optional<std::filesystem::path> labels_file{};  // absent: `file`
-  std::string inputs = "x", labels = "y";              // names in the files; a .npy file has none
+  // Names in the files. A .npy file has none; for a raw file, the type and shape of a sample, such as
+  // "float32[3, 64, 64]" or "int64".
+  std::string inputs = "x", labels = "y";
   std::vector<std::string> more_inputs{};  // names of further inputs, which follow the first one in a batch
   bool keep_type = false;                  // small numbers do not become float32
   std::string val_inputs{}, val_labels{};  // of the validation samples, in the same files
@@ -33,11 +35,13 @@ struct ArrayDataOptions {
   static constexpr auto fields = kindling::fields(
       kindling::field(
           "file", &ArrayDataOptions::file,
-          {.doc = "file of the arrays: .npz, .npy, .safetensors or .pt", .example = "\"data.npz\""}),
+          {.doc = "file of the arrays: .npz, .npy, .safetensors, .pt, or raw values (.bin, .raw, .dat)",
+           .example = "\"data.npz\""}),
       kindling::field("labels_file", &ArrayDataOptions::labels_file,
                       {.doc = "file of the labels; absent: the same file", .example = "\"labels.npy\""}),
       kindling::field("inputs", &ArrayDataOptions::inputs,
-                      {.doc = "name of the inputs in the file; a .npy file has no names"}),
+                      {.doc = "name of the inputs in the file; a .npy file has no names; for a raw file, the "
+                              "type and shape of a sample, such as float32[3, 64, 64]"}),
       kindling::field("more_inputs", &ArrayDataOptions::more_inputs,
                       {.doc = "names of further inputs, in the order in which a model with several inputs "
                               "takes them; they are not scaled",
@@ -45,7 +49,8 @@ struct ArrayDataOptions {
       kindling::field("keep_type", &ArrayDataOptions::keep_type,
                       {.doc = "keep booleans, bytes and other numbers of up to 16 bits, for an exported "
                               "program that takes them; false: they become float32"}),
-      kindling::field("labels", &ArrayDataOptions::labels, {.doc = "name of the labels"}),
+      kindling::field("labels", &ArrayDataOptions::labels,
+                      {.doc = "name of the labels; for a raw file, their type and shape, such as int64"}),
       kindling::field(
           "val_inputs", &ArrayDataOptions::val_inputs,
           {.doc = "name of the inputs for validation, in the same file", .example = "\"x_test\""}),
@@ -78,9 +83,14 @@ struct ArrayDataOptions {
       kindling::field("seed", &ArrayDataOptions::seed, {.doc = "seed of the split", .min = 0}));
 };
 
-// Samples from arrays of NumPy (.npz, .npy), safetensors or PyTorch (.pt, a dict of tensors): inputs
-// [samples, …] and labels [samples, …], in memory. A batch has the inputs, those of `more_inputs`, and the
-// labels.
+// Samples from arrays of NumPy (.npz, .npy), safetensors or PyTorch (.pt, a dict of tensors), or from raw
+// values (little-endian, in row-major order): inputs [samples, …] and labels [samples, …]. A batch has the
+// inputs, those of `more_inputs`, and the labels.
+//
+// The arrays are in memory if all of them have at most 4 GiB and a quarter of the free memory together, or
+// only the latter with DataOptions::resident "on". Otherwise those of more than 64 MiB stay in their files,
+// except for .pt, compressed arrays and those stored by columns: each batch reads its rows, and throws
+// DataError if the file has become shorter. The batches are the same.
 //
 // Inputs stay as they are in the file until they are on the device. There they become
 // (x / divisor - mean) / std, computed in float64 and rounded to float32; only x / divisor of types of up to
@@ -92,7 +102,8 @@ struct ArrayDataOptions {
 // and [samples] of them becomes [samples, 1], as a regressor needs them. Of a .npz file, only the arrays with
 // these names are read.
 //
-// Warns if float32 rounds a feature, after the scaling, by more than 1e-3 of its standard deviation. Programs
+// Warns if float32 rounds a feature, after the scaling, by more than 1e-3 of its standard deviation; of an
+// array that stays in its file, up to 256 evenly spaced samples are checked. Programs
 // exported with the transforms take float32 for float64 inputs, or float64 if float32 would round a feature
 // that coarsely.
 //

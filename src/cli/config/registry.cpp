@@ -158,8 +158,8 @@ void register_builtin(Registry& registry) {
                                            "color images of 32 x 32 pixels, of 100 classes, binary version");
   registry.data<ImageFolder, ImageFolderOptions>("image_folder",
                                                  "image files in class directories or in a list");
-  registry.data<ArrayData, ArrayDataOptions>("arrays",
-                                             "inputs and labels from .npz, .npy, .safetensors or .pt");
+  registry.data<ArrayData, ArrayDataOptions>(
+      "arrays", "inputs and labels from .npz, .npy, .safetensors, .pt or raw files");
   registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a table: CSV or JSON lines");
 
   registry.optimizer<Sgd, SgdOptions>("sgd", "stochastic gradient descent, optionally with momentum");

@@ -8,15 +8,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 
+#include "data/loading/stored_dataset.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/data/dataset.h"
 
 namespace kindling {
 namespace {
 
-constexpr std::int64_t kSamplesAtOnce = 256, kSamplesOfEndlessData = 10'000;
+constexpr std::int64_t kSamplesAtOnce = 256, kSamplesOfEndlessData = 10'000,
+                       kBytesAtOnce = std::int64_t{1} << 24;
 
 // Sums that become a TensorReport.
 struct TensorSums {
@@ -60,14 +64,25 @@ class SetReader {
       : report_(report), dataset_(dataset), has_columns_(has_columns) {}
 
   void read() {
-    for (std::int64_t begin = 0; begin < report_.num_samples; begin += kSamplesAtOnce)
-      read_range(begin, std::min(begin + kSamplesAtOnce, report_.num_samples));
+    const std::int64_t at_once = samples_at_once();
+    for (std::int64_t begin = 0; begin < report_.num_samples; begin += at_once)
+      read_range(begin, std::min(begin + at_once, report_.num_samples));
     for (const TensorSums& one : sums_) report_.tensors.push_back(one.result());
     for (const TensorSums& one : columns_) report_.columns.push_back(one.result());
     if (!has_classes_) report_.classes.clear();
   }
 
  private:
+  // Samples in files may be large.
+  std::int64_t samples_at_once() const {
+    const auto* const stored = dynamic_cast<const StoredDataset*>(&dataset_);
+    if (stored == nullptr) return kSamplesAtOnce;
+    const std::int64_t bytes = stored->bytes_per_sample();
+    log_warning(report_.name + ": all samples are read from their files, " +
+                std::to_string(bytes * report_.num_samples) + " bytes");
+    return std::clamp<std::int64_t>(kBytesAtOnce / std::max<std::int64_t>(bytes, 1), 1, kSamplesAtOnce);
+  }
+
   // A range that cannot be gathered at once is halved, down to the broken samples.
   void read_range(std::int64_t begin, std::int64_t end) {
     Batch batch;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data/loading/stored_dataset.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -80,6 +81,7 @@ std::vector<at::Tensor> tensors_in_memory(const Dataset& dataset) {
 
 at::Tensor labels_in_memory(const Dataset& dataset) {
   if (const auto* windows = dynamic_cast<const WindowDataset*>(&dataset)) return windows->labels();
+  if (const auto* stored = dynamic_cast<const StoredDataset*>(&dataset)) return stored->labels_in_memory();
   const auto* const tensors = dynamic_cast<const TensorDataset*>(&dataset);
   return tensors == nullptr || tensors->tensors().size() < 2 ? at::Tensor() : tensors->tensors().back();
 }

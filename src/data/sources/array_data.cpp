@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/div.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/isinf.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/std.h>
@@ -10,14 +9,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "base/joined.h"
+#include "data/loading/array_source.h"
+#include "data/loading/balanced_sampler.h"
 #include "data/loading/sample_ranges.h"
+#include "data/loading/stored_dataset.h"
+#include "data/loading/window_dataset.h"
 #include "data/sources/data_checks.h"
 #include "data/sources/number_scale.h"
 #include "data/sources/split_findings.h"
@@ -25,40 +29,36 @@
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/suggest.h"
+#include "kindling/data/dataset.h"
 #include "kindling/data/split.h"
-#include "kindling/formats/npy.h"
-#include "tensors/scalar_types.h"
 #include "tensors/shape_text.h"
-#include "tensors/state_tensors.h"
 
 namespace kindling {
 namespace {
 
 namespace fs = std::filesystem;
-using NamedArrays = std::vector<std::pair<std::string, at::Tensor>>;
-
-constexpr const char* kFileKind = "a .npz, .npy, .safetensors or .pt file";
-
-bool is_npy(const fs::path& file) { return lower_case(file.extension().string()) == ".npy"; }
 
 void check_array_options(const ArrayDataOptions& options, const DataOptions& shared) {
   validate(options, "data");
-  const auto refuse = [](const char* place, const char* found, const char* wanted) {
+  const auto refuse = [](const char* place, const std::string& found, const char* wanted) {
     throw ConfigError({.place = place, .found = found, .wanted = wanted});
   };
   // Each name would mean the only array of such a file.
-  if (is_npy(options.file)) {
+  const auto one_array = [](const fs::path& file, const char* is_set) {
+    return std::string(is_set) + ", and a " + lower_case(file.extension().string()) + " file has one array";
+  };
+  if (has_one_array(options.file)) {
     if (!options.labels_file)
-      refuse("data.labels_file", "it is not set, and a .npy file has one array", "a file of the labels");
+      refuse("data.labels_file", one_array(options.file, "it is not set"), "a file of the labels");
     if (!options.weights.empty())
-      refuse("data.weights", "it is set, and a .npy file has one array", "a .npz file with the weights");
+      refuse("data.weights", one_array(options.file, "it is set"), "a .npz file with the weights");
+    if (!options.more_inputs.empty())
+      refuse("data.more_inputs", one_array(options.file, "it is set"), "a .npz file with all inputs");
   }
-  if (!options.val_inputs.empty() &&
-      (is_npy(options.file) || (options.labels_file && is_npy(*options.labels_file))))
-    refuse("data.val_inputs", "it is set, and a .npy file has one array",
-           "a .npz file with the validation samples, or a part of the samples, such as val_fraction");
-  if (!options.more_inputs.empty() && is_npy(options.file))
-    refuse("data.more_inputs", "it is set, and a .npy file has one array", "a .npz file with all inputs");
+  for (const fs::path& file : {options.file, options.labels_file.value_or(options.file)})
+    if (!options.val_inputs.empty() && has_one_array(file))
+      refuse("data.val_inputs", one_array(file, "it is set"),
+             "a .npz file with the validation samples, or a part of the samples, such as val_fraction");
   if (!options.more_inputs.empty() && !options.val_inputs.empty())
     refuse("data.more_inputs", "it is set, and val_inputs names one array",
            "a part of the samples for validation, such as val_fraction");
@@ -86,71 +86,15 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
     refuse("data.stratify", "the samples are not split", "val_fraction or folds");
 }
 
-at::Tensor tensor_of(const NpyArray& array) {
-  std::vector<std::int64_t> shape = array.shape;
-  if (array.is_column_major) std::ranges::reverse(shape);
-  at::Tensor tensor = at::empty(shape, scalar_type_of(array.type));
-  if (!array.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
-  if (!array.is_column_major) return tensor;
-  std::vector<std::int64_t> order(shape.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(order.size() - 1 - i);
-  return tensor.permute(order).contiguous();
-}
-
-// Of an archive, only the arrays of these names are read; the others are undefined.
-NamedArrays arrays_in(const fs::path& file, const char* key, const std::set<std::string>& names) {
-  require_data_file(file, key, kFileKind);
-  const std::string extension = lower_case(file.extension().string());
-  if (is_npy(file)) return {{"", tensor_of(read_npy(file))}};
-  if (extension == ".npz") {
-    NamedArrays arrays;
-    for (NpyArray& array : read_npz(file, names)) {
-      const bool is_read = names.contains(array.name);
-      arrays.emplace_back(array.name, is_read ? tensor_of(array) : at::Tensor());
-      array.bytes = {};  // not all of them twice
-    }
-    return arrays;
-  }
-  if (extension == ".safetensors" || extension == ".pt" || extension == ".pth")
-    return read_state(WeightsFile::open(file)).tensors;  // a copy: the file may change during the run
-  throw ConfigError({.place = std::string("data.") + key,
-                     .found = file.string() + " ends with '" + extension + "'",
-                     .wanted = kFileKind});
-}
-
-// Returns the array of a name; the only one of a .npy file has none. `key`: the option that names it.
-at::Tensor array_named(const NamedArrays& arrays, const std::string& name, const fs::path& file,
-                       const char* key) {
-  if (arrays.size() == 1 && arrays.front().first.empty()) return arrays.front().second;
-  std::vector<std::string> names;
-  for (const auto& [known, tensor] : arrays) {
-    if (known == name) return tensor;
-    names.push_back(known);
-  }
-  std::ranges::sort(names);
-  const std::string guess = nearest(name, names);
-  throw ConfigError({.place = std::string("data.") + key,
-                     .found = file.string() + " has no array '" + name + "'",
-                     .wanted = names.empty() ? "a file with arrays" : "one of " + list_names(names),
-                     .remedy = guess.empty() ? "" : "did you mean '" + guess + "'?"});
-}
-
-[[noreturn]] void refuse_array(const fs::path& file, const std::string& name, const at::Tensor& tensor,
-                               const std::string& wanted) {
-  throw DataError({.place = file.string() + (name.empty() ? "" : ", array '" + name + "'"),
-                   .found = "it is " + type_text(tensor),
-                   .wanted = wanted});
-}
-
 bool is_integer(const at::Tensor& tensor) {
   return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
 
-at::Tensor as_float32(const at::Tensor& tensor, const fs::path& file, const std::string& name) {
-  at::Tensor values = tensor.to(at::kFloat);
-  if (at::isinf(values).sum().item<std::int64_t>() != at::isinf(tensor).sum().item<std::int64_t>())
-    refuse_array(file, name, tensor, "values that float32 can hold, up to 3.4e38");
-  return values;
+at::Tensor as_float32(const at::Tensor& values, const SourceArray& array) {
+  at::Tensor rounded = values.to(at::kFloat);
+  if (at::isinf(rounded).sum().item<std::int64_t>() != at::isinf(values).sum().item<std::int64_t>())
+    array.refuse("values that float32 can hold, up to 3.4e38");
+  return rounded;
 }
 
 bool is_scaled(const ArrayDataOptions& options) { return options.divisor != 1 || options.normalize; }
@@ -172,57 +116,74 @@ bool may_lose_digits(const at::Tensor& inputs, const ArrayDataOptions& options) 
   return inputs.scalar_type() == at::kDouble;
 }
 
-void warn_if_coarse(const at::Tensor& inputs, const ArrayDataOptions& options) {
-  if (!may_lose_digits(inputs, options)) return;
+void warn_if_coarse(const SourceArray& inputs, const ArrayDataOptions& options) {
+  if (!may_lose_digits(inputs.values, options)) return;
   const double mean = options.normalize ? (*options.normalize)[0] * options.divisor : 0;
-  const auto feature = coarse_feature(inputs, mean);
+  const auto feature = coarse_feature(inputs.some_samples(), mean);
   if (!feature) return;
-  const std::string array = is_npy(options.file) ? "" : ", array '" + options.inputs + "'";
   log_warning(
-      options.file.string() + array + ": float32 rounds feature " + std::to_string(*feature) +
+      inputs.place() + ": float32 rounds feature " + std::to_string(*feature) +
       " of the samples by more than 1e-3 of its standard deviation; set data.normalize = [mean, std], "
       "whose mean is subtracted in float64, or subtract an offset in the file");
 }
 
-// Inputs of float64 keep it until they are scaled.
-at::Tensor checked_inputs(at::Tensor inputs, const ArrayDataOptions& options, const fs::path& file,
-                          const std::string& name) {
-  if (inputs.dim() == 0 || inputs.is_complex()) refuse_array(file, name, inputs, "numbers [samples, …]");
-  if (inputs.numel() == 0) refuse_array(file, name, inputs, "at least one sample, and values in it");
-  switch (inputs.scalar_type()) {
+// Converts some samples of the array. Inputs of float64 keep it until they are scaled.
+at::Tensor converted_inputs(const at::Tensor& values, const SourceArray& array, bool will_be_scaled) {
+  switch (values.scalar_type()) {
     case at::kDouble: {
-      at::Tensor rounded = as_float32(inputs, file, name);
-      return is_scaled(options) ? inputs.contiguous() : rounded;
+      at::Tensor rounded = as_float32(values, array);
+      return will_be_scaled ? values.contiguous() : rounded;
     }
     case at::kUInt16:  // LibTorch computes little with these
     case at::kUInt32:
     case at::kUInt64:
-      return inputs.to(at::kLong);
+      return values.to(at::kLong);
     default:
-      return inputs.contiguous();
+      return values.contiguous();
   }
 }
 
-at::Tensor checked_labels(at::Tensor labels, std::int64_t num_samples, const fs::path& file,
-                          const std::string& name) {
-  if (labels.dim() == 0 || labels.is_complex() || labels.size(0) != num_samples)
-    refuse_array(file, name, labels, "one label per sample, [" + std::to_string(num_samples) + ", …]");
-  if (is_integer(labels)) {
-    labels = labels.to(at::kLong);
+at::Tensor converted_labels(const at::Tensor& values, const SourceArray& array) {
+  if (is_integer(values)) {
+    const at::Tensor labels = values.to(at::kLong);
     return labels.dim() == 2 && labels.size(1) == 1 ? labels.squeeze(1) : labels.contiguous();
   }
-  labels = as_float32(labels, file, name);
+  const at::Tensor labels = as_float32(values, array);
   return labels.dim() == 1 ? labels.unsqueeze(1) : labels.contiguous();
 }
 
-at::Tensor checked_weights(const at::Tensor& weights, std::int64_t num_samples, const fs::path& file,
-                           const std::string& name) {
-  if (weights.is_complex() || weights.numel() != num_samples)
-    refuse_array(file, name, weights, "one weight per sample, [" + std::to_string(num_samples) + "]");
-  at::Tensor values = weights.to(at::kDouble).flatten();
+using Column = StoredDataset::Column;
+
+// Converts all samples; those in a file when they are read.
+template <class Convert>
+Column column_of(const SourceArray& array, Convert convert) {
+  if (!array.rows) return convert(array.values);
+  return StoredRows(
+      {.file = array.rows, .begin = array.begin, .like = array.values, .convert = std::move(convert)});
+}
+
+Column input_column(const SourceArray& array, bool will_be_scaled) {
+  if (array.values.dim() == 0 || array.values.is_complex()) array.refuse("numbers [samples, …]");
+  if (array.values.numel() == 0) array.refuse("at least one sample, and values in it");
+  return column_of(array, [array, will_be_scaled](const at::Tensor& values) {
+    return converted_inputs(values, array, will_be_scaled);
+  });
+}
+
+Column label_column(const SourceArray& array, std::int64_t num_samples) {
+  const at::Tensor& labels = array.values;
+  if (labels.dim() == 0 || labels.is_complex() || labels.size(0) != num_samples)
+    array.refuse("one label per sample, [" + std::to_string(num_samples) + ", …]");
+  return column_of(array, [array](const at::Tensor& values) { return converted_labels(values, array); });
+}
+
+at::Tensor checked_weights(const SourceArray& array, std::int64_t num_samples) {
+  if (array.values.is_complex() || array.values.numel() != num_samples)
+    array.refuse("one weight per sample, [" + std::to_string(num_samples) + "]");
+  at::Tensor values = array.all_samples().to(at::kDouble).flatten();
   for (std::int64_t i = 0; i < num_samples; ++i)
     if (const double weight = values.const_data_ptr<double>()[i]; !std::isfinite(weight) || weight < 0)
-      throw DataError({.place = file.string() + ", array '" + name + "', sample " + std::to_string(i),
+      throw DataError({.place = array.place() + ", sample " + std::to_string(i),
                        .found = "the weight " + number_text(weight),
                        .wanted = "a finite number that is at least 0"});
   return values;
@@ -252,41 +213,83 @@ at::Tensor samples_of(const at::Tensor& tensor, const std::vector<std::int64_t>&
   return tensor.index_select(0, at::tensor(chosen, at::kLong));
 }
 
+at::Tensor labels_of(const Dataset& dataset) {
+  const auto* const stored = dynamic_cast<const StoredDataset*>(&dataset);
+  return stored != nullptr ? stored->labels() : labels_in_memory(dataset);
+}
+
+// `chosen`: nullptr: all samples.
+std::shared_ptr<const Dataset> dataset_of(const std::vector<Column>& columns,
+                                          const std::vector<std::int64_t>* chosen = nullptr) {
+  std::vector<at::Tensor> tensors;
+  for (const Column& column : columns) {
+    const auto* const tensor = std::get_if<at::Tensor>(&column);
+    if (tensor == nullptr) return std::make_shared<StoredDataset>(columns, chosen);
+    tensors.push_back(chosen == nullptr ? *tensor : samples_of(*tensor, *chosen));
+  }
+  return std::make_shared<TensorDataset>(std::move(tensors));
+}
+
 }  // namespace
 
 struct ArrayData::Impl {
+  using Arrays = std::vector<SourceArray>;
+
   // The inputs and labels of a file, by the names in the options.
-  std::vector<at::Tensor> read(const NamedArrays& inputs, const NamedArrays& labels,
-                               const std::string& input_name, const std::string& label_name,
-                               const char* input_key, const char* label_key) const {
-    const fs::path& labels_file = options.labels_file.value_or(options.file);
-    const at::Tensor raw = array_named(inputs, input_name, options.file, input_key);
-    const at::Tensor x = checked_inputs(raw, options, options.file, input_name);
-    if (input_name == options.inputs) warn_if_coarse(raw, options);
-    const at::Tensor y = checked_labels(array_named(labels, label_name, labels_file, label_key), x.size(0),
-                                        labels_file, label_name);
-    std::vector<at::Tensor> samples{x};
+  std::vector<Column> read(const Arrays& inputs, const Arrays& labels, const std::string& input_name,
+                           const std::string& label_name, const char* input_key,
+                           const char* label_key) const {
+    const SourceArray& x = array_named(inputs, input_name, options.file, input_key);
+    std::vector<Column> samples{input_column(x, is_scaled(options))};
+    if (input_name == options.inputs) warn_if_coarse(x, options);
+    const SourceArray& y =
+        array_named(labels, label_name, options.labels_file.value_or(options.file), label_key);
+    Column label = label_column(y, x.values.size(0));
     add_more_inputs(inputs, options.file, samples);
-    samples.push_back(y);
+    samples.push_back(std::move(label));
     return samples;
   }
 
-  void add_more_inputs(const NamedArrays& arrays, const fs::path& file,
-                       std::vector<at::Tensor>& samples) const {
-    ArrayDataOptions unscaled;
+  void add_more_inputs(const Arrays& arrays, const fs::path& file, std::vector<Column>& samples) const {
     for (const std::string& name : options.more_inputs) {
-      const at::Tensor more =
-          checked_inputs(array_named(arrays, name, file, "more_inputs"), unscaled, file, name);
-      if (more.size(0) != samples[0].size(0))
-        refuse_array(
-            file, name, more,
-            "as many samples as in the other inputs, [" + std::to_string(samples[0].size(0)) + ", …]");
-      samples.push_back(more);
+      const SourceArray& more = array_named(arrays, name, file, "more_inputs");
+      Column column = input_column(more, /*will_be_scaled=*/false);
+      if (const std::int64_t count = num_rows_of(samples[0]); more.values.size(0) != count)
+        more.refuse("as many samples as in the other inputs, [" + std::to_string(count) + ", …]");
+      samples.push_back(std::move(column));
     }
   }
 
-  SplitIndices split(const std::vector<at::Tensor>& samples, const DataOptions& shared) const {
-    const std::int64_t count = samples[0].size(0);
+  std::vector<Arrays> read_files(const DataOptions& shared) const {
+    std::set<std::string> names{options.inputs, options.val_inputs, options.weights};
+    names.insert(options.more_inputs.begin(), options.more_inputs.end());
+    const std::set<std::string> of_labels{options.labels, options.val_labels};
+    if (!options.labels_file) names.insert(of_labels.begin(), of_labels.end());
+    require_data_file(options.file, "file", kArrayFileKind);
+    std::vector<ArrayRequest> requests{request_of_inputs(options.file, names)};
+    if (options.labels_file) {
+      require_data_file(*options.labels_file, "labels_file", kArrayFileKind);
+      requests.push_back({.file = *options.labels_file,
+                          .key = "labels_file",
+                          .names = of_labels,
+                          .raw_samples = options.labels,
+                          .raw_key = "labels"});
+    }
+    return read_arrays(requests, most_array_bytes_in_memory(shared.resident == "on"));
+  }
+
+  ArrayRequest request_of_inputs(const fs::path& file, std::set<std::string> names) const {
+    return {.file = file,
+            .key = "file",
+            .names = std::move(names),
+            .raw_samples = options.inputs,
+            .raw_key = "inputs"};
+  }
+
+  // Nullopt: all samples are for training.
+  std::optional<SplitIndices> split(const std::vector<Column>& samples, const DataOptions& shared) const {
+    const std::int64_t count = num_rows_of(samples[0]);
+    if (!options.val_fraction && !options.folds && !shared.train && !shared.val) return std::nullopt;
     if (!options.val_fraction && !options.folds) return samples_in_ranges(count, shared);
     SplitOptions split{.val_fraction = options.val_fraction,
                        .folds = options.folds,
@@ -294,11 +297,12 @@ struct ArrayData::Impl {
                        .seed = options.seed,
                        .place = "data"};
     if (options.stratify) {
-      const at::Tensor& labels = samples.back();
-      if (!is_integer(labels) || labels.dim() != 1)
+      const at::Tensor none = no_rows_of(samples.back());
+      if (!is_integer(none) || none.dim() != 1)
         throw ConfigError({.place = "data.stratify",
-                           .found = "the labels are " + type_text(labels),
+                           .found = "the labels are " + type_text(none),
                            .wanted = "classes, integers [samples]"});
+      const at::Tensor labels = all_rows_of(samples.back());
       split.classes.assign(labels.const_data_ptr<std::int64_t>(),
                            labels.const_data_ptr<std::int64_t>() + labels.numel());
     }
@@ -309,10 +313,10 @@ struct ArrayData::Impl {
   }
 
   const ArrayDataOptions options;
-  std::vector<at::Tensor> train{}, val{};    // inputs and labels; empty: none
-  std::shared_ptr<const Sampler> sampler{};  // by `weights`
-  at::Tensor sample{};                       // of the training, [0, …]: its shape and dtype
-  bool is_coarse = false;                    // in float32, before the scaling
+  std::shared_ptr<const Dataset> train{}, val{};  // inputs and labels; nullptr: none
+  std::shared_ptr<const Sampler> sampler{};       // by `weights`
+  at::Tensor sample{};                            // of the training, [0, …]: its shape and dtype
+  bool is_coarse = false;                         // in float32, before the scaling
   fs::path predict_file{};
   std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{};
 };
@@ -328,74 +332,65 @@ ArrayData::~ArrayData() = default;
 void ArrayData::prepare_data() {
   const ArrayDataOptions& options = impl_->options;
   if (!impl_->predict_file.empty() && !fs::exists(options.file)) return;  // only predicts another file
-  std::set<std::string> names{options.inputs, options.val_inputs, options.weights};
-  names.insert(options.more_inputs.begin(), options.more_inputs.end());
-  const std::set<std::string> of_labels{options.labels, options.val_labels};
-  if (!options.labels_file) names.insert(of_labels.begin(), of_labels.end());
-  const NamedArrays inputs = arrays_in(options.file, "file", names);
-  const NamedArrays other =
-      options.labels_file ? arrays_in(*options.labels_file, "labels_file", of_labels) : NamedArrays();
-  const NamedArrays& labels = options.labels_file ? other : inputs;
-  const std::vector<at::Tensor> samples =
+  const std::vector<Impl::Arrays> files = impl_->read_files(this->options());
+  const Impl::Arrays &inputs = files.front(), &labels = files.back();
+  const std::vector<Column> samples =
       impl_->read(inputs, labels, options.inputs, options.labels, "inputs", "labels");
-  impl_->sample = samples[0].narrow(0, 0, 0);
-  impl_->is_coarse = samples[0].scalar_type() == at::kDouble && coarse_feature(samples[0], 0);
-  const SplitIndices split = impl_->split(samples, this->options());
-  for (const at::Tensor& tensor : samples) {
-    impl_->train.push_back(samples_of(tensor, split.train));
-    if (!split.val.empty()) impl_->val.push_back(samples_of(tensor, split.val));
-  }
+  impl_->sample = no_rows_of(samples[0]).clone();
+  impl_->is_coarse =
+      impl_->sample.scalar_type() == at::kDouble &&
+      coarse_feature(array_named(inputs, options.inputs, options.file, "inputs").some_samples(), 0);
+  const std::optional<SplitIndices> split = impl_->split(samples, this->options());
+  impl_->train = dataset_of(samples, split ? &split->train : nullptr);
+  if (split && !split->val.empty()) impl_->val = dataset_of(samples, &split->val);
   if (!options.weights.empty()) {
-    const at::Tensor weights = checked_weights(array_named(inputs, options.weights, options.file, "weights"),
-                                               samples[0].size(0), options.file, options.weights);
-    impl_->sampler =
-        weighted_training(samples_of(weights, split.train), this->options().seed,
-                          options.file.string() + ", array '" + options.weights + "'", "samples");
+    const SourceArray& array = array_named(inputs, options.weights, options.file, "weights");
+    const at::Tensor weights = checked_weights(array, num_rows_of(samples[0]));
+    impl_->sampler = weighted_training(split ? samples_of(weights, split->train) : weights,
+                                       this->options().seed, array.place(), "samples");
   }
   if (options.val_inputs.empty()) return;
-  impl_->val =
-      impl_->read(inputs, labels, options.val_inputs, options.val_labels, "val_inputs", "val_labels");
+  impl_->val = dataset_of(
+      impl_->read(inputs, labels, options.val_inputs, options.val_labels, "val_inputs", "val_labels"));
 }
 
 std::shared_ptr<DataLoader> ArrayData::train_dataloader() {
   prepare();
-  if (impl_->train_loader || impl_->train.empty()) return impl_->train_loader;
-  std::vector<at::Tensor> tensors = std::exchange(impl_->train, {});
-  if (!impl_->sampler) return impl_->train_loader = get_tensorloader(std::move(tensors), /*train=*/true);
+  if (impl_->train_loader || !impl_->train) return impl_->train_loader;
   DataLoaderOptions loader = loader_options(/*train=*/true);
-  loader.sampler = impl_->sampler;
-  return impl_->train_loader =
-             std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)), loader);
+  if (options().sampler == "balanced")
+    loader.sampler = balanced_sampler(labels_of(*impl_->train), loader.seed);
+  if (impl_->sampler) loader.sampler = impl_->sampler;
+  return impl_->train_loader = std::make_shared<DataLoader>(std::exchange(impl_->train, nullptr), loader);
 }
 
 std::shared_ptr<DataLoader> ArrayData::val_dataloader() {
   prepare();
-  if (!impl_->val_loader && !impl_->val.empty())
-    impl_->val_loader = get_tensorloader(std::exchange(impl_->val, {}), /*train=*/false);
+  if (!impl_->val_loader && impl_->val)
+    impl_->val_loader =
+        std::make_shared<DataLoader>(std::exchange(impl_->val, nullptr), loader_options(/*train=*/false));
   return impl_->val_loader;
 }
 
 std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
   if (impl_->predict_file.empty()) return val_dataloader();
-  if (!impl_->predict_loader) {
-    const fs::path& file = impl_->predict_file;
-    const std::string& name = impl_->options.inputs;
-    prepare();
-    std::set<std::string> names{name};
-    names.insert(impl_->options.more_inputs.begin(), impl_->options.more_inputs.end());
-    const NamedArrays arrays = arrays_in(file, "file", names);
-    const at::Tensor inputs =
-        checked_inputs(array_named(arrays, name, file, "inputs"), impl_->options, file, name);
-    if (impl_->sample.defined() && !are_alike(inputs, impl_->sample))
-      refuse_array(
-          file, name, inputs,
-          "samples like the training samples, " + type_text(impl_->sample) + " except for their number");
-    std::vector<at::Tensor> samples{inputs};
-    impl_->add_more_inputs(arrays, file, samples);
-    impl_->predict_loader = std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(samples)),
-                                                         loader_options(/*train=*/false));
-  }
-  return impl_->predict_loader;
+  if (impl_->predict_loader) return impl_->predict_loader;
+  prepare();
+  const fs::path& file = impl_->predict_file;
+  const std::string& name = impl_->options.inputs;
+  std::set<std::string> names{name};
+  names.insert(impl_->options.more_inputs.begin(), impl_->options.more_inputs.end());
+  require_data_file(file, "file", kArrayFileKind);
+  const auto arrays = read_arrays({impl_->request_of_inputs(file, std::move(names))},
+                                  most_array_bytes_in_memory(/*is_required=*/false));
+  const SourceArray& inputs = array_named(arrays[0], name, file, "inputs");
+  std::vector<Column> samples{input_column(inputs, is_scaled(impl_->options))};
+  if (impl_->sample.defined() && !are_alike(no_rows_of(samples[0]), impl_->sample))
+    inputs.refuse("samples like the training samples, " + type_text(impl_->sample) +
+                  " except for their number");
+  impl_->add_more_inputs(arrays[0], file, samples);
+  return impl_->predict_loader =
+             std::make_shared<DataLoader>(dataset_of(samples), loader_options(/*train=*/false));
 }
 
 Batch ArrayData::on_after_batch_transfer(Batch batch) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/loading/stored_dataset.h"
 #include "data/loading/window_dataset.h"
 #include "data/sources/image_file_dataset.h"
 #include "kindling/base/error.h"
@@ -31,6 +32,7 @@ at::Tensor labels_in(const Dataset& dataset) {
   if (const std::vector<at::Tensor> tensors = tensors_in_memory(dataset); !tensors.empty())
     return tensors.back();
   if (const auto* images = dynamic_cast<const ImageFileDataset*>(&dataset)) return images->labels();
+  if (const auto* stored = dynamic_cast<const StoredDataset*>(&dataset)) return stored->labels();
   return gathered_labels(dataset);
 }
 

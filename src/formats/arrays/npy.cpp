@@ -10,6 +10,7 @@
 
 #include "base/error_kind.h"
 #include "base/memory_info.h"
+#include "formats/arrays/stored_array.h"
 #include "formats/tensor_types.h"
 #include "formats/zip/zip_archive.h"
 #include "kindling/base/error.h"
@@ -168,6 +169,23 @@ NpyStart npy_start_of(std::string_view head, std::size_t size, const std::string
   return start;
 }
 
+// `read(offset, out, size)` copies bytes of a file of `size` bytes.
+template <class Read>
+NpyStart read_npy_start(std::size_t size, const std::string& place, Read read) {
+  std::string head(std::min(size, kMaxNpyHeaderBytes + 12), '\0');
+  read(std::size_t{0}, head.data(), head.size());
+  return npy_start_of(head, size, place);
+}
+
+StoredArray stored(NpyStart start, std::string name, std::size_t file_begin) {
+  return {.name = std::move(name),
+          .type = start.array.type,
+          .shape = std::move(start.array.shape),
+          .begin = file_begin + start.values,
+          .size_bytes = start.num_bytes,
+          .is_column_major = start.array.is_column_major};
+}
+
 std::string name_without_ending(const std::string& entry) {
   return entry.ends_with(".npy") ? entry.substr(0, entry.size() - 4) : entry;
 }
@@ -179,7 +197,7 @@ NpyArray npz_array_of(const ZipArchive& archive, const ZipEntry& entry, const st
   if (free && entry.size > *free)
     refuse_npy(place, "it has " + std::to_string(entry.size) + " bytes",
                std::to_string(*free) + ", which are free",
-               "use a machine with more memory, or a part of the array");
+               "save it with numpy.savez, without compression, so that batches are read from the file");
   std::string bytes = archive.text(entry, entry.size);
   NpyStart start = npy_start_of(bytes, bytes.size(), place);
   start.array.bytes = std::move(bytes.erase(0, start.values));  // in place, not twice in memory
@@ -214,9 +232,9 @@ NpyArray parse_npy(std::string_view bytes, const std::string& place) {
 NpyArray read_npy(const std::filesystem::path& path) {
   return with_errors_as<DataError>([&] {
     const InputFile file(path);
-    std::string head(std::min(file.size(), kMaxNpyHeaderBytes + 12), '\0');
-    file.read(0, head.data(), head.size());
-    NpyStart start = npy_start_of(head, file.size(), path.string());
+    NpyStart start =
+        read_npy_start(file.size(), path.string(),
+                       [&](std::size_t at, void* out, std::size_t size) { file.read(at, out, size); });
     start.array.bytes.resize(start.num_bytes);
     file.read(start.values, start.array.bytes.data(), start.num_bytes);
     return std::move(start.array);
@@ -241,6 +259,40 @@ std::vector<NpyArray> read_npz(const std::filesystem::path& path) {
   return with_errors_as<DataError>([&] {
     return npz_arrays_of(ZipArchive(source_of(path), path.string(), ZipArchive::Inflation::of_deflate),
                          path.string());
+  });
+}
+
+StoredArray stored_npy(const std::filesystem::path& path) {
+  return with_errors_as<DataError>([&] {
+    const InputFile file(path);
+    return stored(
+        read_npy_start(file.size(), path.string(),
+                       [&](std::size_t at, void* out, std::size_t size) { file.read(at, out, size); }),
+        "", 0);
+  });
+}
+
+std::vector<StoredArray> stored_npz(const std::filesystem::path& path, const std::set<std::string>& names) {
+  return with_errors_as<DataError>([&] {
+    const ZipArchive archive(source_of(path), path.string(), ZipArchive::Inflation::of_deflate);
+    std::vector<StoredArray> arrays;
+    for (const ZipEntry& entry : archive.entries()) {
+      const std::string name = name_without_ending(entry.name);
+      const bool is_requested = names.contains(name);
+      if (!is_requested || entry.is_deflated) {
+        arrays.push_back({.name = name,
+                          .size_bytes = entry.size,
+                          .is_compressed = entry.is_deflated,
+                          .is_requested = is_requested});
+        continue;
+      }
+      arrays.push_back(stored(read_npy_start(entry.size, path.string() + ", array '" + one_line(name) + "'",
+                                             [&](std::size_t at, void* out, std::size_t size) {
+                                               archive.read_piece(entry, at, out, size);
+                                             }),
+                              name, entry.begin));
+    }
+    return arrays;
   });
 }
 
