@@ -4,10 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/program_run.h"
+#include "cli/data/data_report.h"
+#include "data/loading/stored_dataset.h"
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
 #include "kindling/cli/registry.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/dataset.h"
+#include "support/log_lines.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -80,6 +84,25 @@ TEST(DataCheck, ReadsTheDataOfAConfigWithoutAModel) {
             "b       2 (50.0%)            0\n"
             "c               0   1 (100.0%)\n"
             "note: class 'c' is in val, but not in train\n");
+}
+
+// A sample of 6 MB, so that not all of them are in memory at once.
+TEST(DataCheck, ReadsArraysInTheirFilesInPartsAndWarns) {
+  const Scratch scratch;
+  const at::Tensor values = at::arange(7).view({7, 1, 1}).expand({7, 1500, 1000}).to(at::kFloat).contiguous();
+  write_text(scratch / "x.bin", {static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
+  const auto file = std::make_shared<const InputFile>(scratch / "x.bin");
+  const auto dataset = std::make_shared<StoredDataset>(std::vector<StoredDataset::Column>{
+      StoredRows({.file = file, .like = values}), at::arange(7).remainder(2)});
+  const LogLines log;
+  const SetReport report = report_of("train", DataLoader(dataset, {.batch_size = 4}), false);
+  ASSERT_EQ(report.tensors.size(), 2U);
+  EXPECT_EQ(report.tensors[0].shape, (std::vector<std::int64_t>{1500, 1000}));
+  EXPECT_EQ(report.tensors[0].max, 6);
+  EXPECT_EQ(report.tensors[0].mean, 3);
+  EXPECT_EQ(report.classes, (std::vector<std::int64_t>{4, 3}));
+  EXPECT_EQ(log.texts,
+            std::vector<std::string>{"train: all samples are read from their files, 42000056 bytes"});
 }
 
 TEST(DataCheck, ListsBrokenSamplesAndExitsWith3) {
