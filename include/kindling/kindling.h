@@ -67,6 +67,7 @@
 #include "kindling/models/resnet18.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
+#include "kindling/models/unet.h"
 #include "kindling/nn/activation_checkpoint.h"
 #include "kindling/nn/carried_state.h"
 #include "kindling/nn/classifier.h"

@@ -17,11 +17,19 @@ namespace {
 struct ClassCount {
   double labels = 0, hits = 0, answers = 0;
 
+  bool occurs() const { return labels + answers > 0; }
   double of(const std::string& score) const {
-    const double of_what = score == "precision" ? answers : score == "recall" ? labels : labels + answers;
-    return of_what == 0 ? 0 : (score == "f1" ? 2 * hits : hits) / of_what;
+    if (score == "iou") return ratio(hits, labels + answers - hits);
+    if (score == "precision") return ratio(hits, answers);
+    return score == "recall" ? ratio(hits, labels) : ratio(2 * hits, labels + answers);
   }
+
+ private:
+  static double ratio(double part, double whole) { return whole == 0 ? 0 : part / whole; }
 };
+
+// True for scores of regions: a class that does not occur has none.
+bool is_overlap(const std::string& score) { return score == "iou" || score == "dice"; }
 
 // Labels, hits and predictions, each by class, with two more cells for ignored labels and for labels that are
 // not classes.
@@ -48,10 +56,8 @@ ClassCount total(const std::vector<ClassCount>& counts) {
 double weighted_mean(const std::vector<ClassCount>& counts, const ClassScoreOptions& options) {
   double sum = 0, weights = 0;
   for (const ClassCount& count : counts) {
-    const bool occurs = count.labels + count.answers > 0;
-    const double weight = options.average == "weighted"   ? count.labels
-                          : occurs || options.multi_label ? 1
-                                                          : 0;
+    const bool counts = count.occurs() || (options.multi_label && !is_overlap(options.score));
+    const double weight = options.average == "weighted" ? count.labels : counts ? 1 : 0;
     sum += weight * count.of(options.score);
     weights += weight;
   }
@@ -127,8 +133,11 @@ double ClassScore::compute(std::span<const double> sums, double) const {
 NamedValues ClassScore::values(std::span<const double> sums, double num_samples) const {
   if (options_.average != "per_class") return Metric::values(sums, num_samples);
   NamedValues values;
-  for (const ClassCount& count : class_counts(sums, options_))
-    values.emplace_back("[" + std::to_string(values.size()) + "]", count.of(options_.score));
+  for (const ClassCount& count : class_counts(sums, options_)) {
+    const bool is_undefined = is_overlap(options_.score) && !count.occurs();
+    values.emplace_back("[" + std::to_string(values.size()) + "]",
+                        is_undefined ? std::numeric_limits<double>::quiet_NaN() : count.of(options_.score));
+  }
   return values;
 }
 

@@ -24,7 +24,7 @@ inline std::shared_ptr<const Metric> shipped_metric(const std::string& name,
                                                     std::int64_t ignore_index = -100) {
   const std::size_t at = name.find('_');
   const std::string first = name.substr(0, at), rest = at == std::string::npos ? "" : name.substr(at + 1);
-  if (first == "precision" || first == "recall" || first == "f1")
+  if (first == "precision" || first == "recall" || first == "f1" || first == "iou" || first == "dice")
     return std::make_shared<ClassScore>(ClassScoreOptions{
         .score = first, .average = rest.empty() ? "binary" : rest, .ignore_index = ignore_index});
   if (first == "accuracy")

@@ -29,6 +29,7 @@
 #include "kindling/models/resnet18.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
+#include "kindling/models/unet.h"
 #include "kindling/optim/adadelta.h"
 #include "kindling/optim/adagrad.h"
 #include "kindling/optim/adam.h"
@@ -89,9 +90,12 @@ void register_metrics(Registry& registry) {
   registry.metric<Accuracy, AccuracyOptions>("accuracy", "fraction of correct top-1 predictions");
   registry.metric<TopK, TopKOptions>("topk", "fraction of labels among the k largest outputs");
   registry.metric<TopK, TopKOptions>("top5", "fraction of labels among the five largest outputs", {.k = 5});
-  for (const std::string score : {"precision", "recall", "f1"}) {
+  for (const std::string score : {"precision", "recall", "f1", "iou", "dice"}) {
     const auto add = [&](const std::string& ending, const char* average, const std::string& doc) {
-      registry.metric<ClassScore, ClassScoreOptions>(score + ending, score + doc,
+      const std::string name = score == "iou"    ? "intersection over union"
+                               : score == "dice" ? "dice (f1)"
+                                                 : score;
+      registry.metric<ClassScore, ClassScoreOptions>(score + ending, name + doc,
                                                      {.score = score, .average = average});
     };
     add("", "binary", " of class 1 of two classes");
@@ -137,6 +141,7 @@ void register_builtin(Registry& registry) {
   registry.model<Lenet, LenetOptions>("lenet", "LeNet-5 as in Dive into Deep Learning");
   registry.model<SmallCnn, SmallCnnOptions>("small_cnn", "convolutions with batch norm, for small images");
   registry.model<Resnet18, Resnet18Options>("resnet18", "ResNet-18 with torchvision's parameter names");
+  registry.model<Unet, UnetOptions>("unet", "U-Net for a class per pixel (segmentation)");
   registry.model<ExportedModule, ExportedModuleOptions>("exported",
                                                         "a model exported from Python, a .pt2 file");
   registry.model<ExportedBackbone, ExportedBackboneOptions>(

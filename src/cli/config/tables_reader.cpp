@@ -39,7 +39,8 @@ void check_model(const ModelOptions& model, ConfigReader& reader) {
 }
 
 constexpr std::array kModelsOfOneInput{
-    "linear_regression", "softmax_regression", "mlp", "mlp_regressor", "lenet", "small_cnn", "resnet18"};
+    "linear_regression", "softmax_regression", "mlp", "mlp_regressor", "lenet",
+    "small_cnn",         "resnet18",           "unet"};
 
 // These models would ignore all inputs but the first.
 void check_inputs(const std::string& model, const OptionSet& data, ConfigReader& reader) {

@@ -15,6 +15,7 @@
 #include "kindling/models/resnet18.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
+#include "kindling/models/unet.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
@@ -84,6 +85,8 @@ TEST(ExportProgram, WritesWhatPythonReads) {
       python, "resnet18_small_images",
       std::make_shared<Resnet18>(Resnet18Options{.num_classes = 5, .in_channels = 1, .small_images = true}),
       [](std::int64_t n) { return images(n, 1, 8); });
+  add_with_batches(python, "unet", std::make_shared<Unet>(UnetOptions{.width = 4, .depth = 2}),
+                   [](std::int64_t n) { return images(n, 3, 12); });
   add_with_batches(python, "gru", std::make_shared<Gru>(), [](std::int64_t n) {
     return Batch{at::randn({n, 11, 8})};
   });
