@@ -35,5 +35,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const kindling::DataError&) {
     // Refused: the other good outcome.
   }
+  if (bytes.starts_with("\x89PNG") && size < 512) try {
+      kindling::parse_mask(bytes, "fuzz");
+    } catch (const kindling::DataError&) {
+    }
   return 0;
 }

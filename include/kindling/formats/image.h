@@ -55,6 +55,17 @@ KINDLING_API Image read_image(const std::filesystem::path& path, const ImageOpti
 KINDLING_API Image parse_image(std::string_view bytes, const std::string& place,
                                const ImageOptions& options = {});
 
+// Return the values of a mask, an image of 1 channel: of a PNG file with a palette the indices, as
+// np.array(Image.open(path)) of Pillow's mode P, and of a grey one its values, which are not scaled. Throw
+// DataError for color files, for values above 255, and for files of other formats, whose values may be
+// changed by compression.
+KINDLING_API Image read_mask(const std::filesystem::path& path);
+KINDLING_API Image parse_mask(std::string_view bytes, const std::string& place);
+
+// Writes the values of a mask as a PNG file with a palette, atomically: black for 0, and the colors of the
+// PASCAL VOC data set, so that the classes can be seen. Throws as write_png().
+KINDLING_API void write_mask(const std::filesystem::path& path, const Image& mask);
+
 // Writes an image of 1 or 3 channels as a PNG file, atomically. Throws Error if the file cannot be written or
 // libpng is missing, and ConfigError if `pixels` does not have the image's size.
 KINDLING_API void write_png(const std::filesystem::path& path, const Image& image);

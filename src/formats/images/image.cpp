@@ -72,6 +72,29 @@ bool is_bmp(std::string_view bytes) {
          kHeaderSizes.find(bytes[14]) != std::string_view::npos;
 }
 
+void check_for_writing(const std::filesystem::path& path, const Image& image) {
+  constexpr std::int64_t kMaxSide = 1'000'000'000;  // so that the product below fits into 64 bits
+  const auto is_side = [](std::int64_t side) { return side > 0 && side <= kMaxSide; };
+  const bool has_size =
+      is_side(image.width) && is_side(image.height) && (image.channels == 1 || image.channels == 3);
+  if (!has_size ||
+      image.pixels.size() != static_cast<std::size_t>(image.height * image.width * image.channels))
+    throw ConfigError({.place = path.string(),
+                       .found = "an image of height " + std::to_string(image.height) + ", width " +
+                                std::to_string(image.width) + " and " + std::to_string(image.channels) +
+                                " channels with " + std::to_string(image.pixels.size()) + " values",
+                       .wanted = "1 or 3 channels and a value per pixel and channel"});
+}
+
+// Three bits of the class per channel, the most significant bit of the color first.
+std::vector<std::uint8_t> voc_palette() {
+  std::vector<std::uint8_t> colors(std::size_t{3} * 256);
+  for (unsigned value = 0; value < 256; ++value)
+    for (unsigned bit = 0; bit < 8; ++bit)
+      colors[3 * value + bit % 3] |= static_cast<std::uint8_t>((value >> bit & 1U) << (7 - bit / 3));
+  return colors;
+}
+
 }  // namespace
 
 std::string_view image_format(std::string_view first_bytes) noexcept {
@@ -149,18 +172,36 @@ Image read_image(const std::filesystem::path& path, const ImageOptions& options)
   return parse_image(bytes, path.string(), options);
 }
 
-void write_png(const std::filesystem::path& path, const Image& image) {
-  constexpr std::int64_t kMaxSide = 1'000'000'000;  // so that the product below fits into 64 bits
-  const auto is_side = [](std::int64_t side) { return side > 0 && side <= kMaxSide; };
-  const bool has_size =
-      is_side(image.width) && is_side(image.height) && (image.channels == 1 || image.channels == 3);
-  if (!has_size ||
-      image.pixels.size() != static_cast<std::size_t>(image.height * image.width * image.channels))
+Image parse_mask(std::string_view bytes, const std::string& place) {
+  const ImageOptions options;
+  const ImageSource source{bytes, place, options};
+  const std::string format(image_format(bytes));
+  if (format == "PNG") return decode_png_mask(source);
+  throw DataError({.place = place,
+                   .found = format.empty() ? "the file is not an image" : "it is a " + format + " file",
+                   .wanted = "a mask as a PNG file",
+                   .remedy = format == "JPEG"
+                                 ? "JPEG changes the values of pixels: save the original mask as "
+                                   "PNG, a converted file keeps its errors"
+                                 : "convert it to PNG, which keeps all values"});
+}
+
+Image read_mask(const std::filesystem::path& path) {
+  const std::string bytes = with_errors_as<DataError>([&] { return read_file(path, kMaxImageBytes); });
+  return parse_mask(bytes, path.string());
+}
+
+void write_mask(const std::filesystem::path& path, const Image& mask) {
+  if (mask.channels != 1)
     throw ConfigError({.place = path.string(),
-                       .found = "an image of height " + std::to_string(image.height) + ", width " +
-                                std::to_string(image.width) + " and " + std::to_string(image.channels) +
-                                " channels with " + std::to_string(image.pixels.size()) + " values",
-                       .wanted = "1 or 3 channels and a value per pixel and channel"});
+                       .found = "a mask of " + std::to_string(mask.channels) + " channels",
+                       .wanted = "one channel"});
+  check_for_writing(path, mask);
+  write_file_atomically(path, encode_png(mask, path.string(), voc_palette()));
+}
+
+void write_png(const std::filesystem::path& path, const Image& image) {
+  check_for_writing(path, image);
   write_file_atomically(path, encode_png(image, path.string()));
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kindling/formats/image.h"
 
@@ -24,8 +25,12 @@ Image decode_bmp(const ImageSource& source);
 Image decode_webp(const ImageSource& source);
 Image decode_tiff(const ImageSource& source);
 bool can_read_bmp() noexcept;
-// Returns the bytes of a PNG file; `place` is for messages. The image has been checked.
-std::string encode_png(const Image& image, const std::string& place);
+// Returns the values of a mask (read_mask()).
+Image decode_png_mask(const ImageSource& source);
+// Returns the bytes of a PNG file; `place` is for messages. The image has been checked. `palette`: 256 colors
+// of the values of an image with one channel, as red, green, blue; empty: none.
+std::string encode_png(const Image& image, const std::string& place,
+                       const std::vector<std::uint8_t>& palette = {});
 
 // Throws DataError for a damaged file.
 [[noreturn]] void refuse_image(const ImageSource& source, const std::string& format,

@@ -26,7 +26,7 @@ struct PngState {
   png_infop info = nullptr;
   const char* next = nullptr;
   std::size_t left = 0;
-  bool is_rgb_wanted = false;
+  bool is_rgb_wanted = false, is_mask = false;
   png_bytepp rows = nullptr;
   char message[128] = "";
   std::jmp_buf on_error;
@@ -67,10 +67,14 @@ void read_png_header(PngState* state) {
   png_read_info(state->png, state->info);
 }
 
-// 8 bits per channel, without alpha; grey or RGB.
+// 8 bits per channel, without alpha; grey or RGB. Of a mask 8 or 16 bits.
 void prepare_png_rows(PngState* state) {
-  png_set_scale_16(state->png);
-  png_set_expand(state->png);
+  if (state->is_mask) {
+    png_set_packing(state->png);
+  } else {
+    png_set_scale_16(state->png);
+    png_set_expand(state->png);
+  }
   png_set_strip_alpha(state->png);
   if (state->is_rgb_wanted) png_set_gray_to_rgb(state->png);
   png_set_interlace_handling(state->png);
@@ -102,12 +106,31 @@ int png_orientation(std::string_view bytes) {
   return 1;
 }
 
-}  // namespace
+void refuse_color_mask(const ImageSource& source, const PngState& state) {
+  const auto type = png_get_color_type(state.png, state.info);
+  if (type == PNG_COLOR_TYPE_PALETTE || (type & PNG_COLOR_MASK_COLOR) == 0) return;
+  throw DataError({.place = source.place,
+                   .found = "the mask has colors (RGB)",
+                   .wanted = "a class number per pixel: a grey PNG file, or one with a palette",
+                   .remedy = "replace each color by its class number, for example with Pillow: "
+                             "Image.fromarray(numbers.astype(\"uint8\")).save(\"mask.png\")"});
+}
 
-bool can_read_png() noexcept { return true; }
+// Replaces 16-bit values by 8-bit ones.
+void narrow_mask(const ImageSource& source, Image& mask) {
+  const std::size_t count = mask.pixels.size() / 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (mask.pixels[2 * i] != 0)
+      throw DataError({.place = source.place,
+                       .found = "the mask has 16 bits per pixel, and the value " +
+                                std::to_string(mask.pixels[2 * i] * 256 + mask.pixels[2 * i + 1]),
+                       .wanted = "values up to 255"});
+    mask.pixels[i] = mask.pixels[2 * i + 1];
+  }
+  mask.pixels.resize(count);
+}
 
-Image decode_png(const ImageSource& source) {
-  PngState state;
+Image decode(const ImageSource& source, PngState& state) {
   state.next = source.bytes.data();
   state.left = source.bytes.size();
   state.is_rgb_wanted = source.options.channels == 3;
@@ -120,11 +143,13 @@ Image decode_png(const ImageSource& source) {
   const auto width = static_cast<std::int64_t>(png_get_image_width(state.png, state.info));
   const auto height = static_cast<std::int64_t>(png_get_image_height(state.png, state.info));
   check_image_size(source, width, height, kMaxPngPixelsPerByte);
+  if (state.is_mask) refuse_color_mask(source, state);
   run(&prepare_png_rows);
 
   Image image{
       .width = width, .height = height, .channels = png_get_channels(state.png, state.info), .pixels = {}};
-  const auto row_bytes = static_cast<std::size_t>(width * image.channels);
+  const bool is_wide = state.is_mask && png_get_bit_depth(state.png, state.info) == 16;
+  const auto row_bytes = static_cast<std::size_t>(width * image.channels * (is_wide ? 2 : 1));
   if (png_get_rowbytes(state.png, state.info) != row_bytes || (image.channels != 1 && image.channels != 3))
     refuse_image(source, "PNG", "an unsupported pixel format");
   image.pixels.resize(row_bytes * static_cast<std::size_t>(height));
@@ -132,19 +157,41 @@ Image decode_png(const ImageSource& source) {
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = image.pixels.data() + i * row_bytes;
   state.rows = rows.data();
   run(&read_png_rows);
+  if (is_wide) narrow_mask(source, image);
   if (source.options.channels == 1 && image.channels == 3) convert_to_grey(image);
   return upright(std::move(image), png_orientation(source.bytes));
 }
 
-std::string encode_png(const Image& image, const std::string& place) {
+}  // namespace
+
+bool can_read_png() noexcept { return true; }
+
+Image decode_png(const ImageSource& source) {
+  PngState state;
+  return decode(source, state);
+}
+
+Image decode_png_mask(const ImageSource& source) {
+  PngState state;
+  state.is_mask = true;
+  return decode(source, state);
+}
+
+std::string encode_png(const Image& image, const std::string& place,
+                       const std::vector<std::uint8_t>& palette) {
   png_image header;
   std::memset(&header, 0, sizeof header);
   header.version = PNG_IMAGE_VERSION;
   header.width = static_cast<png_uint_32>(image.width);
   header.height = static_cast<png_uint_32>(image.height);
   header.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  if (!palette.empty()) {
+    header.format = PNG_FORMAT_RGB_COLORMAP;
+    header.colormap_entries = static_cast<png_uint_32>(palette.size() / 3);
+  }
   const auto write_to = [&](void* out, png_alloc_size_t& size) {
-    if (png_image_write_to_memory(&header, out, &size, 0, image.pixels.data(), 0, nullptr) == 0)
+    if (png_image_write_to_memory(&header, out, &size, 0, image.pixels.data(), 0,
+                                  palette.empty() ? nullptr : palette.data()) == 0)
       throw Error({.place = place, .found = std::string("libpng reports: ") + header.message});
   };
   png_alloc_size_t size = 0;
