@@ -26,6 +26,7 @@
 #include "kindling/data/mix_transforms.h"
 #include "kindling/data/sample_random.h"
 #include "kindling/data/sampler.h"
+#include "kindling/data/segmentation_folder.h"
 #include "kindling/data/sequence_windows.h"
 #include "kindling/data/split.h"
 #include "kindling/data/synthetic_regression.h"

@@ -82,4 +82,16 @@ void WorkerPool::work() {
   }
 }
 
+void run_on_all_cores(std::size_t count, const std::function<void(std::size_t)>& each) {
+  const std::size_t num_threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
+  const auto run_every = [&](std::size_t first) {
+    for (std::size_t i = first; i < count; i += num_threads) each(i);
+  };
+  std::vector<std::shared_ptr<WorkerPool::Task>> tasks;
+  WorkerPool threads(static_cast<std::int64_t>(num_threads));
+  for (std::size_t first = 0; first < num_threads; ++first)
+    tasks.push_back(threads.submit([&run_every, first] { run_every(first); }));
+  for (const auto& task : tasks) task->wait();
+}
+
 }  // namespace kindling

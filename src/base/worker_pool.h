@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -58,5 +59,9 @@ class KINDLING_API WorkerPool {
   std::function<void()> at_start_;
   std::vector<std::thread> threads_;
 };
+
+// Calls each(0), …, each(count - 1) on as many threads as there are cores. Throws what the first thread with
+// an error has thrown.
+KINDLING_API void run_on_all_cores(std::size_t count, const std::function<void(std::size_t)>& each);
 
 }  // namespace kindling

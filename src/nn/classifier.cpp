@@ -11,6 +11,7 @@
 #include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/metrics/accuracy.h"
+#include "nn/weighted_losses.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -18,16 +19,18 @@ namespace {
 
 [[noreturn]] void refuse_label(const Classifier& model, std::int64_t label, const at::Tensor& outputs) {
   const std::int64_t num_classes = outputs.size(1),
-                     ignored = model.loss_options().ignore_index.value_or(-100);
-  std::throw_with_nested(
-      DataError({.place = model.name() + "::loss",
-                 .found = "a label of the data is " + std::to_string(label) + ", and the outputs have " +
-                          std::to_string(num_classes) + " classes, " + type_text(outputs),
-                 .wanted = "labels from 0 to " + std::to_string(num_classes - 1) + ", or " +
-                           std::to_string(ignored) + ", which is ignored",
-                 .remedy = label < 0 ? "correct the labels"
-                                     : "set num_classes (model.num_classes) to " + std::to_string(label + 1) +
-                                           " or more, or correct the labels"}));
+                     ignored = model.loss_options().ignore_index.value_or(kIgnoredLabel);
+  std::throw_with_nested(DataError(
+      {.place = model.name() + "::loss",
+       .found = "a label of the data is " + std::to_string(label) + ", and the outputs have " +
+                std::to_string(num_classes) + " classes, " + type_text(outputs),
+       .wanted = "labels from 0 to " + std::to_string(num_classes - 1) + ", or " + std::to_string(ignored) +
+                 ", which is ignored",
+       .remedy = label == kIgnoredLabel ? "remove ignore_index (model.ignore_index): without it, labels "
+                                          "of -100 are ignored"
+                 : label < 0            ? "correct the labels"
+                             : "set num_classes (model.num_classes) to " + std::to_string(label + 1) +
+                                   " or more, or correct the labels"}));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ WITHOUT_LIBTORCH = MODULES[:8]
 SUBMODULES = {
     "formats": ["", "zip", "tables", "images", "safetensors", "arrays", "pt2", "torch"],
     "interop": ["run", "onnx", "export", "aoti", ""],
-    "data": ["loading", "transforms", "sources"],
+    "data": ["loading", "transforms", "sources", "masks"],
     "cli": ["config", "help", "run", "check", "sweep", "data", "commands", ""],
     "training": ["state", "parallel", "step", "capture", "inspect", "loop", "callbacks", "tuner"],
     "graph": ["recording", "nodes", "kernels", "replay", "device"],

@@ -10,6 +10,7 @@
 #include "kindling/data/image_folder.h"
 #include "kindling/data/image_transforms.h"
 #include "kindling/data/mix_transforms.h"
+#include "kindling/data/segmentation_folder.h"
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/data/table_data.h"
 #include "kindling/interop/exported_backbone.h"
@@ -163,6 +164,8 @@ void register_builtin(Registry& registry) {
                                            "color images of 32 x 32 pixels, of 100 classes, binary version");
   registry.data<ImageFolder, ImageFolderOptions>("image_folder",
                                                  "image files in class directories or in a list");
+  registry.data<SegmentationFolder, SegmentationFolderOptions>(
+      "segmentation_folder", "images and masks of their pixels' classes, as files");
   registry.data<ArrayData, ArrayDataOptions>(
       "arrays", "inputs and labels from .npz, .npy, .safetensors, .pt or raw files");
   registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a table: CSV or JSON lines");

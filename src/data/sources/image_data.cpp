@@ -18,10 +18,7 @@ Batch scaled_images(Batch batch, const ImageScale& scale) {
   at::Tensor& images = batch.tensors()[0];
   images = at::div(images, scale.divisor);  // uint8 → float in the same pass, rounded as Python's x / divisor
   if (scale.normalize) images.sub_((*scale.normalize)[0]).div_((*scale.normalize)[1]);
-  if (batch.tensors().size() > 1) {  // not where a model is only run
-    at::Tensor& labels = batch.tensors()[1];
-    labels = labels.to(at::kLong);
-  }
+  if (batch.tensors().size() > 1) batch.tensors()[1] = batch.tensors()[1].to(at::kLong);
   return batch;
 }
 

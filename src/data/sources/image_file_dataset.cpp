@@ -16,11 +16,45 @@ namespace {
 // resize enough pixels to average.
 constexpr std::int64_t kReducedDecoding = 2;
 
-std::string image_size_text(std::int64_t height, std::int64_t width) {
-  return std::to_string(height) + " x " + std::to_string(width);
+}  // namespace
+
+std::string image_size_text(const ImageSize& size) {
+  return std::to_string(size[0]) + " x " + std::to_string(size[1]);
 }
 
-}  // namespace
+ImageFormat format_like(const std::filesystem::path& file, const std::optional<ImageSize>& size,
+                        const std::optional<std::int64_t>& channels) {
+  ImageFormat format{.channels = channels.value_or(0), .resizes = size.has_value()};
+  if (size) format.size = *size;
+  if (size && channels) return format;
+  const Image first = read_image(file, {.channels = format.channels});
+  format.channels = first.channels;
+  if (!size) format.size = {first.height, first.width};
+  format.source = file.string();
+  return format;
+}
+
+ImageSize decode_planes(const std::filesystem::path& file, const ImageFormat& format, std::uint8_t* planes) {
+  const auto [height, width] = format.size;
+  ImageOptions options{.channels = format.channels};
+  if (format.resizes && !format.has_full_size)
+    options.wanted_size = {kReducedDecoding * height, kReducedDecoding * width};
+  Image image = read_image(file, options);
+  const ImageSize in_file{image.height, image.width};
+  if (in_file != format.size) {
+    if (!format.resizes)
+      throw DataError({.place = file.string(),
+                       .found = "the image has " + image_size_text(in_file) + " pixels (height x width)",
+                       .wanted = image_size_text(format.size) + ", as " + format.source,
+                       .remedy = "set data.size to the height and width that all images are resized to"});
+    image = resized_image(image, height, width);
+  }
+  const std::int64_t plane = height * width;
+  for (std::int64_t c = 0; c < image.channels; ++c)
+    for (std::int64_t i = 0; i < plane; ++i)
+      planes[c * plane + i] = image.pixels[static_cast<std::size_t>(i * image.channels + c)];
+  return in_file;
+}
 
 ImageFileDataset::ImageFileDataset(std::shared_ptr<const ImageFiles> files, std::vector<std::int64_t> samples,
                                    ImageFormat format)
@@ -47,29 +81,9 @@ void ImageFileDataset::gather(const at::Tensor& indices, Batch& batch) const {
                        .found = "there is no sample " + std::to_string(index[i]),
                        .wanted = "numbers below " + std::to_string(size())});
     const auto sample = static_cast<std::size_t>(samples_[static_cast<std::size_t>(index[i])]);
-    decode(sample, planes + i * format_.channels * plane);
+    decode_planes(files_->path(sample), format_, planes + i * format_.channels * plane);
     classes[i] = files_->labels[sample];
   }
-}
-
-void ImageFileDataset::decode(std::size_t sample, std::uint8_t* planes) const {
-  const auto [height, width] = format_.size;
-  ImageOptions options{.channels = format_.channels};
-  if (format_.resizes) options.wanted_size = {kReducedDecoding * height, kReducedDecoding * width};
-  Image image = read_image(files_->path(sample), options);
-  if (image.height != height || image.width != width) {
-    if (!format_.resizes)
-      throw DataError({.place = files_->path(sample).string(),
-                       .found = "the image has " + image_size_text(image.height, image.width) +
-                                " pixels (height x width)",
-                       .wanted = image_size_text(height, width) + ", as " + format_.source,
-                       .remedy = "set data.size to the height and width that all images are resized to"});
-    image = resized_image(image, height, width);
-  }
-  const std::int64_t plane = height * width;
-  for (std::int64_t c = 0; c < image.channels; ++c)
-    for (std::int64_t i = 0; i < plane; ++i)
-      planes[c * plane + i] = image.pixels[static_cast<std::size_t>(i * image.channels + c)];
 }
 
 at::Tensor ImageFileDataset::labels() const {

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,21 @@ struct ImageFormat {
   std::array<std::int64_t, 2> size{0, 0};  // height, width
   bool resizes = false;                    // otherwise, another size is an error
   std::string source{};                    // the file whose size counts, in messages
+  bool has_full_size = false;  // JPEG files are not decoded at a reduced size before they are resized
 };
+
+using ImageSize = std::array<std::int64_t, 2>;  // height, width
+
+// "3 x 4"
+std::string image_size_text(const ImageSize& size);
+
+// Returns the format for `size` and `channels`; absent ones are those of the file.
+ImageFormat format_like(const std::filesystem::path& file, const std::optional<ImageSize>& size,
+                        const std::optional<std::int64_t>& channels);
+
+// Decodes a file into planes [channels, height, width]. Returns the size that it was resized from. Throws
+// DataError.
+ImageSize decode_planes(const std::filesystem::path& file, const ImageFormat& format, std::uint8_t* planes);
 
 // Some of the files, decoded when they are gathered: {uint8 [batch, channels, height, width], int64 [batch]}.
 class ImageFileDataset : public Dataset {
@@ -34,8 +50,6 @@ class ImageFileDataset : public Dataset {
   at::Tensor labels() const;
 
  private:
-  void decode(std::size_t sample, std::uint8_t* planes) const;
-
   std::shared_ptr<const ImageFiles> files_;
   std::vector<std::int64_t> samples_;  // indices of files
   ImageFormat format_;

@@ -6,11 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/joined.h"
@@ -164,19 +162,13 @@ class FoundFiles {
 // Returns what is wrong with each file; an empty text: nothing.
 std::vector<std::string> errors_of(const ImageFiles& files) {
   std::vector<std::string> errors(files.names.size());
-  const std::size_t num_threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
-  const auto check_every = [&](std::size_t first) {
-    for (std::size_t i = first; i < errors.size(); i += num_threads) try {
-        read_image(files.path(i));
-      } catch (const DataError& error) {
-        errors[i] = error.what();
-      }
-  };
-  WorkerPool threads(static_cast<std::int64_t>(num_threads));
-  std::vector<std::shared_ptr<WorkerPool::Task>> tasks;
-  for (std::size_t first = 0; first < num_threads; ++first)
-    tasks.push_back(threads.submit([&check_every, first] { check_every(first); }));
-  for (const auto& task : tasks) task->wait();
+  run_on_all_cores(errors.size(), [&](std::size_t i) {
+    try {
+      read_image(files.path(i));
+    } catch (const DataError& error) {
+      errors[i] = error.what();
+    }
+  });
   return errors;
 }
 

@@ -14,7 +14,6 @@
 #include "kindling/base/error.h"
 #include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
-#include "kindling/formats/image.h"
 
 namespace kindling {
 namespace {
@@ -47,17 +46,6 @@ ImageFiles find_files(const ImageFolderOptions& options) {
   if (!options.list) return files_in_class_folders(*options.root);
   return files_in_list(*options.list, options.root.value_or(options.list->parent_path()), options.weights,
                        /*must_exist=*/options.on_broken == "stop");
-}
-
-ImageFormat format_of(const ImageFiles& files, const ImageFolderOptions& options) {
-  ImageFormat format{.channels = options.channels.value_or(0), .resizes = options.size.has_value()};
-  if (options.size) format.size = *options.size;
-  if (options.size && options.channels) return format;
-  const Image first = read_image(files.path(0), {.channels = format.channels});
-  format.channels = first.channels;
-  if (!options.size) format.size = {first.height, first.width};
-  format.source = files.path(0).string();
-  return format;
 }
 
 SplitIndices split_files(const ImageFiles& files, const ImageFolderOptions& options,
@@ -124,7 +112,7 @@ void ImageFolder::prepare_data() {
   if (impl_->options.on_broken == "skip")
     for (std::string& error : drop_broken_files(files)) impl_->skipped.push_back(std::move(error));
   impl_->split = split_files(files, impl_->options, options());
-  impl_->format = format_of(files, impl_->options);
+  impl_->format = format_like(files.path(0), impl_->options.size, impl_->options.channels);
   impl_->files = std::make_shared<const ImageFiles>(std::move(files));
 }
 

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kindling {
+
+// Images and their masks.
+struct MaskPairs {
+  std::filesystem::path images_folder{}, masks_folder{};  // the names are relative to them
+  std::vector<std::string> images{}, masks{};             // one of each per pair; no masks for prediction
+  std::vector<std::string> unpaired{};                    // a text for each file that is not used
+
+  std::filesystem::path image(std::size_t pair) const { return images_folder / images[pair]; }
+  std::filesystem::path mask(std::size_t pair) const { return masks_folder / masks[pair]; }
+};
+
+// Returns the pairs in two directories and the directories in them, sorted by the names of the images. Logs a
+// warning that counts and names files without their counterpart. Throws DataError for a missing directory,
+// for two files with the same name except for the ending, and without pairs.
+MaskPairs find_mask_pairs(const std::filesystem::path& images, const std::filesystem::path& masks);
+
+// Returns the images in a directory and the directories in it, or the file, without masks. Throws DataError
+// without any.
+MaskPairs find_images(const std::filesystem::path& path);
+
+}  // namespace kindling

@@ -1,0 +1,107 @@
+#include "data/masks/mask_values.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "base/joined.h"
+#include "base/worker_pool.h"
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+
+namespace kindling {
+namespace {
+
+using Occurs = std::array<bool, 256>;
+
+// Returns which values the masks have. Throws the error of the first file that cannot be read.
+Occurs values_in(const MaskPairs& pairs) {
+  std::vector<Occurs> of_masks(pairs.masks.size());
+  run_on_all_cores(pairs.masks.size(), [&](std::size_t i) {
+    for (const std::uint8_t value : read_mask(pairs.mask(i)).pixels) of_masks[i][value] = true;
+  });
+  Occurs occurs{};
+  for (const Occurs& of_mask : of_masks)
+    for (std::size_t value = 0; value < occurs.size(); ++value) occurs[value] |= of_mask[value];
+  return occurs;
+}
+
+std::string list_of(const std::vector<std::int64_t>& values) {
+  constexpr std::size_t kMost = 10;
+  const std::vector<std::int64_t> first(
+      values.begin(), values.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, values.size())));
+  return joined(first, ", ", [](std::int64_t value) { return std::to_string(value); }) +
+         (values.size() > kMost ? ", …" : "");
+}
+
+// Returns the values 0, 1, … of the classes in the masks.
+std::vector<std::int64_t> counted_classes(const MaskPairs& pairs, std::int64_t ignore_index) {
+  const Occurs occurs = values_in(pairs);
+  std::vector<std::int64_t> all, classes;
+  for (std::int64_t value = 0; value < 256; ++value) {
+    if (!occurs[static_cast<std::size_t>(value)]) continue;
+    all.push_back(value);
+    if (value != ignore_index) classes.push_back(value);
+  }
+  if (classes.size() < 2)
+    throw DataError({.place = pairs.masks_folder.string(),
+                     .found = "the masks have the values " + list_of(all) +
+                              (classes.size() < all.size() ? ", and " + std::to_string(ignore_index) +
+                                                                 " is ignored (data.ignore_index)"
+                                                           : ""),
+                     .wanted = "at least two classes",
+                     .remedy = "for masks of 0 and 255, set data.mask_values = [0, 255]"});
+  const std::int64_t num_classes = classes.back() + 1;
+  if (num_classes > static_cast<std::int64_t>(classes.size()))
+    log_warning(pairs.masks_folder.string() + ": the masks have the values " + list_of(classes) +
+                ", which are " + std::to_string(num_classes) +
+                " classes, of which some do not occur; if the values are not class "
+                "numbers, set data.mask_values = [" +
+                list_of(classes) + "]");
+  classes.resize(static_cast<std::size_t>(num_classes));
+  std::iota(classes.begin(), classes.end(), 0);
+  return classes;
+}
+
+}  // namespace
+
+void MaskValues::check(const Image& mask, const std::filesystem::path& file) const {
+  const auto wrong =
+      std::ranges::find_if(mask.pixels, [&](std::uint8_t value) { return labels[value] == kNoClass; });
+  if (wrong == mask.pixels.end()) return;
+  const auto at = static_cast<std::int64_t>(wrong - mask.pixels.begin());
+  throw DataError({.place = file.string(),
+                   .found = "the pixel in row " + std::to_string(at / mask.width) + ", column " +
+                            std::to_string(at % mask.width) + " (from 0) has the value " +
+                            std::to_string(*wrong),
+                   .wanted = wanted,
+                   .remedy = "correct the mask, or data.classes, data.mask_values and data.ignore_index"});
+}
+
+MaskValues mask_values_of(const MaskPairs& pairs, const SegmentationFolderOptions& options) {
+  MaskValues values{.classes = options.classes};
+  std::vector<std::int64_t> of_classes = options.mask_values;
+  if (of_classes.empty() && options.classes.empty()) {
+    of_classes = counted_classes(pairs, options.ignore_index);
+  } else if (of_classes.empty()) {
+    of_classes.resize(options.classes.size());
+    std::iota(of_classes.begin(), of_classes.end(), 0);
+  }
+  if (values.classes.empty())
+    for (std::size_t i = 0; i < of_classes.size(); ++i) values.classes.push_back(std::to_string(i));
+  values.labels.fill(MaskValues::kNoClass);
+  for (std::size_t i = 0; i < of_classes.size(); ++i)
+    values.labels[static_cast<std::size_t>(of_classes[i])] = static_cast<std::int16_t>(i);
+  values.wanted = options.mask_values.empty() ? "values from 0 to " + std::to_string(of_classes.back())
+                                              : "one of the values " + list_of(of_classes);
+  if (options.ignore_index >= 0) {
+    std::int16_t& ignored = values.labels[static_cast<std::size_t>(options.ignore_index)];
+    if (options.mask_values.empty() || ignored == MaskValues::kNoClass) {
+      ignored = MaskValues::kIgnored;
+      values.wanted += ", or " + std::to_string(options.ignore_index) + ", which is ignored";
+    }
+  }
+  return values;
+}
+
+}  // namespace kindling
