@@ -211,6 +211,32 @@ Predictions all_outputs(Trainer& trainer, const std::shared_ptr<Module>& model, 
   return predictions;
 }
 
+// Returns the names of the samples of a batch, or their numbers.
+std::vector<std::string> names_of(const at::Tensor& indices, const SampleIds& ids) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < indices.size(0); ++i) {
+    const auto index = indices[i].item<std::int64_t>();
+    names.push_back(ids.name == "file" ? ids.values.at(static_cast<std::size_t>(index))
+                                       : std::to_string(index));
+  }
+  return names;
+}
+
+// Batch by batch, because the outputs of all pixels may not fit in memory. Returns the number of masks.
+std::int64_t predict_masks(const fs::path& folder, Trainer& trainer, const std::shared_ptr<Module>& model,
+                           DataModule& data) {
+  const SampleIds ids = data.predict_ids();
+  std::int64_t count = 0;
+  trainer.predict(model, data, [&](const Prediction& batch) {
+    const bool has_classes = is_classifier(*model) && !has_several_labels(*model);
+    const at::Tensor& outputs = batch.outputs.tensors()[0];
+    write_masks(has_classes ? classes_without_nan(outputs) : at::Tensor(), names_of(batch.indices, ids),
+                folder);
+    count += batch.indices.size(0);
+  });
+  return count;
+}
+
 void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
              const std::vector<std::string>& class_names) {
   const EvaluationRequest& asked = request.evaluation;
@@ -218,6 +244,11 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
     throw ConfigError({.place = "--values " + asked.values,
                        .found = model->name() + " is not a classifier",
                        .wanted = "--values outputs"});
+  if (is_mask_folder(asked.out)) {
+    const std::int64_t count = predict_masks(asked.out, trainer, model, data);
+    if (!request.quiet) std::cout << count << " masks written to " << asked.out.string() << "\n";
+    return;
+  }
   const bool has_more =
       keeps_tensors(asked.out) && dynamic_cast<const ExportedModule*>(model.get()) != nullptr;
   Predictions predictions = has_more ? all_outputs(trainer, model, data) : Predictions{};

@@ -12,6 +12,7 @@
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/formats/csv.h"
+#include "kindling/formats/image.h"
 #include "kindling/formats/npz.h"
 #include "kindling/tensors/state_dict.h"
 #include "tensors/host_values.h"
@@ -19,6 +20,8 @@
 
 namespace kindling {
 namespace {
+
+constexpr std::int64_t kNoClassInMask = 255;
 
 std::int64_t num_samples(const Predictions& predictions) {
   return (predictions.values.defined() ? predictions.values : predictions.classes).size(0);
@@ -164,13 +167,44 @@ void write_safetensors(const Predictions& predictions, const std::filesystem::pa
 
 }  // namespace
 
+bool is_mask_folder(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) || (!path.empty() && !path.has_filename());
+}
+
+void write_masks(const at::Tensor& classes, const std::vector<std::string>& names,
+                 const std::filesystem::path& folder) {
+  if (!classes.defined() || classes.dim() != 3)
+    throw ConfigError(
+        {.place = "--out " + folder.string(),
+         .found = "it is a directory of masks, and a sample of the model has no class per pixel",
+         .wanted = "a file, such as predictions.npz"});
+  const at::Tensor values = classes.masked_fill(classes.lt(0), kNoClassInMask).cpu();
+  if (values.numel() > 0 && values.max().item<std::int64_t>() > kNoClassInMask)
+    throw ConfigError({.place = "--out " + folder.string(),
+                       .found = "the class " + std::to_string(values.max().item<std::int64_t>()),
+                       .wanted = "classes up to 255, which masks can hold",
+                       .remedy = "for example --out predictions.npz"});
+  const at::Tensor bytes = values.to(at::kByte).contiguous();
+  const std::int64_t height = bytes.size(1), width = bytes.size(2);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::uint8_t* const first =
+        bytes.const_data_ptr<std::uint8_t>() + static_cast<std::int64_t>(i) * height * width;
+    const std::filesystem::path file = (folder / names[i]).replace_extension(".png");
+    std::filesystem::create_directories(file.parent_path());
+    write_mask(file,
+               {.width = width, .height = height, .channels = 1, .pixels = {first, first + height * width}});
+  }
+}
+
 void check_prediction_file(const std::filesystem::path& file) {
+  if (is_mask_folder(file)) return;
   const std::string extension = file.extension().string();
   if (extension != ".csv" && extension != ".jsonl" && extension != ".npz" && extension != ".safetensors")
     throw ConfigError({.place = "--out " + file.string(),
                        .found = extension.empty() ? "the file has no extension"
                                                   : "unsupported extension '" + extension + "'",
-                       .wanted = ".csv, .jsonl, .npz, or .safetensors"});
+                       .wanted = ".csv, .jsonl, .npz, or .safetensors; or a directory for masks, such as "
+                                 "masks/"});
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder))
     throw ConfigError({.place = "--out " + file.string(),

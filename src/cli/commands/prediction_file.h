@@ -21,8 +21,17 @@ struct Predictions {
   std::vector<std::pair<std::string, at::Tensor>> more{};  // further outputs, for .npz and .safetensors
 };
 
+// True for a directory, which exists or ends with a slash.
+bool is_mask_folder(const std::filesystem::path& path);
+
+// Writes the classes of pixels, int64 [batch, height, width], as masks (write_mask()) into the directory:
+// "a/1.png" for the name "a/1.jpg". -1, no class, becomes 255. Throws ConfigError for classes that are not
+// those of pixels, or above 255.
+void write_masks(const at::Tensor& classes, const std::vector<std::string>& names,
+                 const std::filesystem::path& folder);
+
 // Throws ConfigError for an extension other than .csv, .jsonl, .npz and .safetensors, and for a file in a
-// directory that does not exist.
+// directory that does not exist. Accepts directories of masks.
 void check_prediction_file(const std::filesystem::path& file);
 
 // True for .npz and .safetensors, which hold several tensors of any shape.

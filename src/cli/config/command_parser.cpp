@@ -265,12 +265,13 @@ void add_evaluations(CLI::App& app, Request& request) {
   predict
       .add_option("file", request.evaluation.input,
                   "file to predict instead of the test or validation data, such as new.csv for a run on a "
-                  "table")
+                  "table, or a directory of images for a segmentation")
       ->type_name("FILE");
   predict
-      .add_option(
-          "--out", request.evaluation.out,
-          "file to write instead; the extension selects the format: .csv, .jsonl, .npz, or .safetensors")
+      .add_option("--out", request.evaluation.out,
+                  "file to write instead; the extension selects the format: .csv, .jsonl, .npz, or "
+                  ".safetensors; or a "
+                  "directory such as masks/, for the class of each pixel as PNG files")
       ->type_name("FILE");
   predict
       .add_option("--values", request.evaluation.values,

@@ -1,0 +1,111 @@
+// A run on images and masks, from a config to predicted masks.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands/program_run.h"
+#include "kindling/base/file.h"
+#include "kindling/formats/image.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SegmentationRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+    for (const char* folder : {"images", "masks"}) fs::create_directories(scratch_ / "bars" / folder);
+    for (int i = 0; i < 16; ++i) write_bar(i);
+    write_text(
+        scratch_ / "bars.toml",
+        "[model]\nname = \"unet\"\nin_channels = 1\nwidth = 4\ndepth = 2\n"
+        "metrics = [\"iou_macro\", \"dice_per_class\"]\nclass_weights = \"balanced\"\n"
+        "[data]\nname = \"segmentation_folder\"\nroot = \"bars\"\nval_fraction = 0.25\nbatch_size = 4\n"
+        "[[data.train_transforms]]\nname = \"random_crop\"\nsize = [16, 16]\npadding = 2\n"
+        "[[data.train_transforms]]\nname = \"random_horizontal_flip\"\n"
+        "[optimizer]\nname = \"adam\"\nlr = 0.02\n[trainer]\nmax_epochs = 8\nnum_threads = 1\n");
+  }
+  // A bright column of class 1; its last row is ignored.
+  void write_bar(int i) const {
+    Image image{.width = 16, .height = 16, .channels = 1, .pixels = {}}, mask = image;
+    for (int y = 0; y < 16; ++y)
+      for (int x = 0; x < 16; ++x) {
+        const bool is_bar = x / 3 == i % 5;
+        image.pixels.push_back(static_cast<std::uint8_t>(is_bar ? 200 + y : 10 + 3 * x + i));
+        mask.pixels.push_back(static_cast<std::uint8_t>(y == 15 ? 255 : is_bar ? 1 : 0));
+      }
+    const std::string name = std::to_string(10 + i) + ".png";
+    write_png(scratch_ / "bars" / "images" / name, image);
+    write_mask(scratch_ / "bars" / "masks" / name, mask);
+  }
+  ProgramRun run(std::vector<std::string> words, const std::string& folder = "runs") {
+    if (words[0] == "fit") {
+      if (words.size() < 2 || words[1] != "--resume") words.insert(words.begin() + 1, scratch_ / "bars.toml");
+      words.insert(words.end(), {"run.dir=" + (scratch_ / folder).string(), "--progress=none"});
+    }
+    words.push_back("--quiet");
+    ProgramRun done = run_program(words);
+    EXPECT_EQ(done.exit_code, 0) << done.err << done.out;
+    return done;
+  }
+  std::string run_of(const std::string& folder) const { return scratch_ / folder / "bars/0001"; }
+
+  const Scratch scratch_;
+};
+
+TEST_F(SegmentationRun, LearnsValidatesPredictsAndExports) {
+  run({"fit"});
+  const auto metrics = nlohmann::json::parse(read_file(run_of("runs") + "/run.json", 1 << 20))["metrics"];
+  EXPECT_GT(metrics["val_iou_macro"], 0.9);
+  EXPECT_GT(metrics["val_dice_per_class[1]"], 0.9);
+  const std::string validated = run({"validate", run_of("runs")}).out, iou = "val_iou_macro ";
+  ASSERT_NE(validated.find(iou), std::string::npos) << validated;
+  EXPECT_GT(std::stod(validated.substr(validated.find(iou) + iou.size())), 0.9);
+
+  run({"predict", run_of("runs"), scratch_ / "bars/images", "--out",
+       (scratch_ / "predicted").string() + "/"});
+  std::size_t right = 0, all = 0;
+  for (int i = 10; i < 26; ++i) {
+    const std::string name = std::to_string(i) + ".png";
+    const Image found = read_mask(scratch_ / "predicted" / name),
+                wanted = read_mask(scratch_ / "bars/masks" / name);
+    ASSERT_EQ(found.pixels.size(), wanted.pixels.size());
+    for (std::size_t j = 0; j < wanted.pixels.size(); ++j) {
+      if (wanted.pixels[j] == 255) continue;
+      ++all;
+      right += found.pixels[j] == wanted.pixels[j] ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(all, 16U * 15 * 16);
+  EXPECT_GT(static_cast<double>(right) / static_cast<double>(all), 0.95);
+
+  const ProgramRun refused = run_program({"predict", run_of("runs"), "--out", scratch_ / "p.csv"});
+  EXPECT_NE(refused.err.find("have the shape [2, 16, 16], which CSV cannot hold"), std::string::npos)
+      << refused.err;
+}
+
+TEST_F(SegmentationRun, NeedsNoIgnoreIndexInTheModel) {
+  const ProgramRun refused =
+      run_program({"fit", scratch_ / "bars.toml", "model.ignore_index=255", "--check"});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_NE(refused.err.find("a label of the data is -100"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("remove ignore_index"), std::string::npos) << refused.err;
+}
+
+// Crops and mirror images of the rest of the run depend on the samples and the epoch only.
+TEST_F(SegmentationRun, ResumesBitIdentically) {
+  run({"fit", "trainer.max_epochs=4"}, "whole");
+  run({"fit", "trainer.max_epochs=2"}, "part");
+  run({"fit", "--resume", run_of("part"), "trainer.max_epochs=4"}, "part");
+  EXPECT_EQ(read_file(run_of("whole") + "/weights.safetensors", 1 << 24),
+            read_file(run_of("part") + "/weights.safetensors", 1 << 24));
+}
+
+}  // namespace
+}  // namespace kindling
