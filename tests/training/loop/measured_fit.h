@@ -9,8 +9,8 @@
 namespace kindling {
 
 inline const std::vector<std::string> kMetricsOfClasses{
-    "top2",  "f1_macro",   "precision_micro",  "f1_per_class",   "recall_weighted",
-    "auroc", "perplexity", "confusion_matrix", "auroc_per_class"};
+    "top2",  "f1_macro",   "precision_micro",  "f1_per_class",    "recall_weighted",
+    "auroc", "perplexity", "confusion_matrix", "auroc_per_class", "iou_macro"};
 
 inline void measure_classes(Module& model, const std::vector<std::string>& names = kMetricsOfClasses) {
   for (const std::string& name : names) model.add_metric(name, shipped_metric(name));
