@@ -185,13 +185,41 @@ TEST_F(SegmentationFolders, CountTheClassesOfTheMasks) {
       said_by(log).find("the masks have the values 0, 3, which are 4 classes, of which some do not occur"),
       std::string::npos)
       << said_by(log);
-  // With names, no mask is read before a batch needs it.
+  // With names and a value that is ignored, no mask is read before a batch needs it.
   write_bytes("masks/a.png", "");
-  SegmentationFolder named(in_scratch({.classes = {"sky", "sea"}}));
+  SegmentationFolder named(in_scratch({.classes = {"sky", "sea"}, .ignore_index = 255}));
   EXPECT_EQ(named.class_names(), (std::vector<std::string>{"sky", "sea"}));
 }
 
 // PIL's resize(size, NEAREST) returns these indices.
+// Masks of two classes are often black and white.
+TEST_F(SegmentationFolders, DoNotIgnoreTheOnlyClassBesideTheBackground) {
+  for (const std::string name : {"a", "b"}) {
+    write("images/" + name + ".png", {{0, 0}});
+    write("masks/" + name + ".png", {{0, 255}});
+  }
+  const std::string named = refusal({.classes = {"background", "cell"}});
+  EXPECT_NE(named.find("pixels of 255, which would be ignored"), std::string::npos) << named;
+  EXPECT_NE(named.find("data.mask_values = [0, 255]"), std::string::npos) << named;
+  EXPECT_TRUE(
+      all_of({.classes = {"background", "cell"}, .mask_values = {0, 255}})[1][0].equal(classes_of({{0, 1}})));
+  // Said explicitly, they do not count.
+  EXPECT_TRUE(
+      all_of({.classes = {"background", "cell"}, .ignore_index = 255})[1][0].equal(classes_of({{0, -100}})));
+  EXPECT_EQ(refusal({.mask_values = {0, 255}, .ignore_index = 255}),
+            "data.ignore_index: it is also one of data.mask_values; expected: a value that is not a class");
+}
+
+TEST_F(SegmentationFolders, PairFilesOfOneDirectoryByTheEndingOfMasks) {
+  for (const std::string name : {"a", "b"}) {
+    write("both/" + name + ".png", {{9, 9}});
+    write("both/" + name + "_mask.png", {{0, 1}});
+  }
+  const Batch batch = all_of({.images = "both", .masks = "both"});
+  ASSERT_EQ(batch[0].size(0), 2);
+  EXPECT_TRUE(batch[1][0].equal(classes_of({{0, 1}})));
+}
+
 TEST_F(SegmentationFolders, ResizeMasksToTheNearestPixel) {
   write("images/a.png", {{0, 0, 0, 0, 0}});
   write("masks/a.png", {{0, 1, 2, 3, 4}});

@@ -19,7 +19,8 @@ struct SegmentationFolderOptions {
   std::string images = "images", masks = "masks";  // directories, relative to root
   std::vector<std::string> classes{};       // names of the classes 0, 1, …; empty: counted in the masks
   std::vector<std::int64_t> mask_values{};  // of the classes 0, 1, … in the files; empty: the class numbers
-  std::int64_t ignore_index = 255;          // value of pixels that do not count; -1: none
+  // Value of pixels that do not count; -1: none; absent: 255, unless that is a class.
+  std::optional<std::int64_t> ignore_index{};
   std::optional<std::array<std::int64_t, 2>> size{};  // height and width; absent: those of the first file
   std::optional<std::int64_t> channels{};             // 1 or 3; absent: those of the first file
   std::optional<std::array<double, 2>> normalize{};   // mean, standard deviation, after division by 255
@@ -46,7 +47,11 @@ struct SegmentationFolderOptions {
                        .max = 255,
                        .example = "[0, 255]"}),
       kindling::field("ignore_index", &SegmentationFolderOptions::ignore_index,
-                      {.doc = "value of pixels that do not count; -1: none", .min = -1, .max = 255}),
+                      {.doc = "value of pixels that do not count; -1: none; absent: 255, unless that is a "
+                              "class",
+                       .min = -1,
+                       .max = 255,
+                       .example = "255"}),
       kindling::field("size", &SegmentationFolderOptions::size,
                       {.doc = "height and width to which all pairs are resized; absent: all files have the "
                               "same size",
@@ -91,7 +96,8 @@ class KINDLING_API SegmentationFolder : public DataModule {
   explicit SegmentationFolder(SegmentationFolderOptions options, DataOptions data_options = {});
   ~SegmentationFolder() override;
 
-  // Finds the pairs and splits them, and reads all masks unless `classes` is set. Throws DataError.
+  // Finds the pairs and splits them, and reads all masks, or some of them if `classes` is set. Throws
+  // DataError.
   void prepare_data() override;
   std::shared_ptr<DataLoader> train_dataloader() override;
   std::shared_ptr<DataLoader> val_dataloader() override;

@@ -165,6 +165,21 @@ void write_safetensors(const Predictions& predictions, const std::filesystem::pa
   save_safetensors(state, file);
 }
 
+// Files of earlier predictions, or the masks of a data set, have the names of those that are written.
+void check_mask_folder(const std::filesystem::path& folder) {
+  const auto refuse = [&](const char* found) {
+    throw ConfigError({.place = "--out " + folder.string(),
+                       .found = found,
+                       .wanted = "a new or an empty directory for masks",
+                       .remedy = "nothing has been written"});
+  };
+  std::filesystem::path path = folder;
+  if (!path.has_filename()) path = path.parent_path();  // without the / at the end
+  if (!std::filesystem::exists(path)) return;
+  if (!std::filesystem::is_directory(path)) refuse("it is not a directory");
+  if (!std::filesystem::is_empty(path)) refuse("the directory has files");
+}
+
 }  // namespace
 
 bool is_mask_folder(const std::filesystem::path& path) {
@@ -197,7 +212,7 @@ void write_masks(const at::Tensor& classes, const std::vector<std::string>& name
 }
 
 void check_prediction_file(const std::filesystem::path& file) {
-  if (is_mask_folder(file)) return;
+  if (is_mask_folder(file)) return check_mask_folder(file);
   const std::string extension = file.extension().string();
   if (extension != ".csv" && extension != ".jsonl" && extension != ".npz" && extension != ".safetensors")
     throw ConfigError({.place = "--out " + file.string(),

@@ -88,13 +88,26 @@ FilesByName::iterator mask_of(const std::string& name, FilesByName& masks) {
   return found != masks.end() ? found : masks.find(name + std::string(kMaskEnding));
 }
 
+// Of one directory of both, NAME_mask.png is the mask of NAME: takes them from the images.
+FilesByName take_masks(FilesByName& images) {
+  FilesByName masks;
+  for (const auto& [name, file] : images)
+    if (name.ends_with(kMaskEnding) && lower_case(fs::path(file).extension().string()) == ".png")
+      masks.emplace(name, file);
+  for (const auto& [name, _] : masks) images.erase(name);
+  return masks;
+}
+
 }  // namespace
 
 MaskPairs find_mask_pairs(const fs::path& images, const fs::path& masks) {
   MaskPairs pairs{.images_folder = images, .masks_folder = masks};
   std::vector<std::string>& unpaired = pairs.unpaired;
-  const FilesByName all_images = FileFinder(images, Kind::image, unpaired).find();
-  FilesByName all_masks = FileFinder(masks, Kind::mask, unpaired).find();
+  FilesByName all_images = FileFinder(images, Kind::image, unpaired).find(), all_masks;
+  if (std::error_code none; fs::equivalent(images, masks, none))
+    all_masks = take_masks(all_images);
+  else
+    all_masks = FileFinder(masks, Kind::mask, unpaired).find();
   std::ranges::sort(unpaired);
   const std::size_t num_files = all_images.size() + all_masks.size() + unpaired.size();
   for (const auto& [name, image] : all_images) {
@@ -127,6 +140,8 @@ MaskPairs find_images(const fs::path& path) {
     images.images.push_back(image);
   if (images.images.empty())
     throw DataError({.place = path.string(), .found = "no images", .wanted = "images, or one image"});
+  if (!images.unpaired.empty())
+    warn_of_skipped(path.string(), images.unpaired, images.images.size() + images.unpaired.size(), "images");
   return images;
 }
 

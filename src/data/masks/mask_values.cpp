@@ -14,11 +14,14 @@ namespace {
 
 using Occurs = std::array<bool, 256>;
 
-// Returns which values the masks have. Throws the error of the first file that cannot be read.
-Occurs values_in(const MaskPairs& pairs) {
-  std::vector<Occurs> of_masks(pairs.masks.size());
-  run_on_all_cores(pairs.masks.size(), [&](std::size_t i) {
-    for (const std::uint8_t value : read_mask(pairs.mask(i)).pixels) of_masks[i][value] = true;
+// Returns which values the masks have, all or `most` of them, evenly spaced. Throws the error of a file that
+// cannot be read.
+Occurs values_in(const MaskPairs& pairs, std::size_t most) {
+  const std::size_t count = std::min(most, pairs.masks.size());
+  std::vector<Occurs> of_masks(count);
+  run_on_all_cores(count, [&](std::size_t i) {
+    for (const std::uint8_t value : read_mask(pairs.mask(i * pairs.masks.size() / count)).pixels)
+      of_masks[i][value] = true;
   });
   Occurs occurs{};
   for (const Occurs& of_mask : of_masks)
@@ -36,7 +39,7 @@ std::string list_of(const std::vector<std::int64_t>& values) {
 
 // Returns the values 0, 1, … of the classes in the masks.
 std::vector<std::int64_t> counted_classes(const MaskPairs& pairs, std::int64_t ignore_index) {
-  const Occurs occurs = values_in(pairs);
+  const Occurs occurs = values_in(pairs, pairs.masks.size());
   std::vector<std::int64_t> all, classes;
   for (std::int64_t value = 0; value < 256; ++value) {
     if (!occurs[static_cast<std::size_t>(value)]) continue;
@@ -63,6 +66,21 @@ std::vector<std::int64_t> counted_classes(const MaskPairs& pairs, std::int64_t i
   return classes;
 }
 
+// Masks of two classes often have 0 and 255: with named classes, the pixels of the second would be ignored.
+void refuse_ignored_class(const MaskPairs& pairs, std::size_t num_classes, std::int64_t ignore_index) {
+  constexpr std::size_t kEnough = 32;
+  const Occurs occurs = values_in(pairs, kEnough);
+  const auto end = occurs.begin() + static_cast<std::ptrdiff_t>(num_classes);
+  if (std::find(occurs.begin() + 1, end, true) != end || !occurs[static_cast<std::size_t>(ignore_index)])
+    return;
+  throw DataError({.place = pairs.masks_folder.string(),
+                   .found = "the masks have pixels of " + std::to_string(ignore_index) +
+                            ", which would be ignored, and none of a class above 0",
+                   .wanted = "the class numbers 0, 1, …",
+                   .remedy = "for masks of 0 and 255, set data.mask_values = [0, 255]; if such pixels do not "
+                             "count, set data.ignore_index = 255"});
+}
+
 }  // namespace
 
 void MaskValues::check(const Image& mask, const std::filesystem::path& file) const {
@@ -80,10 +98,16 @@ void MaskValues::check(const Image& mask, const std::filesystem::path& file) con
 
 MaskValues mask_values_of(const MaskPairs& pairs, const SegmentationFolderOptions& options) {
   MaskValues values{.classes = options.classes};
+  constexpr std::int64_t kUsual = 255, kNone = -1;
+  const bool is_class = std::ranges::find(options.mask_values, kUsual) != options.mask_values.end() ||
+                        (options.mask_values.empty() && static_cast<std::int64_t>(options.classes.size()) > kUsual);
+  const std::int64_t ignore_index = options.ignore_index.value_or(is_class ? kNone : kUsual);
   std::vector<std::int64_t> of_classes = options.mask_values;
   if (of_classes.empty() && options.classes.empty()) {
-    of_classes = counted_classes(pairs, options.ignore_index);
+    of_classes = counted_classes(pairs, ignore_index);
   } else if (of_classes.empty()) {
+    if (!options.ignore_index && ignore_index != kNone)
+      refuse_ignored_class(pairs, options.classes.size(), ignore_index);
     of_classes.resize(options.classes.size());
     std::iota(of_classes.begin(), of_classes.end(), 0);
   }
@@ -94,12 +118,9 @@ MaskValues mask_values_of(const MaskPairs& pairs, const SegmentationFolderOption
     values.labels[static_cast<std::size_t>(of_classes[i])] = static_cast<std::int16_t>(i);
   values.wanted = options.mask_values.empty() ? "values from 0 to " + std::to_string(of_classes.back())
                                               : "one of the values " + list_of(of_classes);
-  if (options.ignore_index >= 0) {
-    std::int16_t& ignored = values.labels[static_cast<std::size_t>(options.ignore_index)];
-    if (options.mask_values.empty() || ignored == MaskValues::kNoClass) {
-      ignored = MaskValues::kIgnored;
-      values.wanted += ", or " + std::to_string(options.ignore_index) + ", which is ignored";
-    }
+  if (ignore_index != kNone) {
+    values.labels[static_cast<std::size_t>(ignore_index)] = MaskValues::kIgnored;
+    values.wanted += ", or " + std::to_string(ignore_index) + ", which is ignored";
   }
   return values;
 }

@@ -35,6 +35,8 @@ void check_segmentation_options(const SegmentationFolderOptions& options, const 
            "there are " + std::to_string(values.size()) + " values, and " +
                std::to_string(options.classes.size()) + " classes",
            "one value per class");
+  if (options.ignore_index && values.contains(*options.ignore_index))
+    refuse("data.ignore_index", "it is also one of data.mask_values", "a value that is not a class");
   if (shared.sampler == "balanced")
     refuse("data.sampler", "it is balanced, and a sample has a class per pixel", "shuffled or sequential",
            "class_weights = \"balanced\" in [model] weights the classes in the loss");
@@ -105,6 +107,7 @@ void SegmentationFolder::prepare_data() {
   if (!impl_->predict_path.empty()) {
     impl_->predicted = std::make_shared<const MaskPairs>(find_images(impl_->predict_path));
     impl_->format = format_like(impl_->predicted->image(0), options.size, options.channels);
+    impl_->format.has_full_size = true;                      // as where the pairs exist
     if (!fs::exists(options.root / options.images)) return;  // only predicts other images
   }
   MaskPairs pairs = find_mask_pairs(options.root / options.images, options.root / options.masks);
@@ -151,7 +154,7 @@ std::vector<std::string> SegmentationFolder::class_names() {
 
 std::vector<std::string> SegmentationFolder::skipped_samples() {
   prepare();
-  return impl_->pairs ? impl_->pairs->unpaired : impl_->predicted->unpaired;
+  return impl_->predicted ? impl_->predicted->unpaired : impl_->pairs->unpaired;
 }
 
 SampleIds SegmentationFolder::val_ids() {

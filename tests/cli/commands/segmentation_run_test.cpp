@@ -85,6 +85,14 @@ TEST_F(SegmentationRun, LearnsValidatesPredictsAndExports) {
   EXPECT_EQ(all, 16U * 15 * 16);
   EXPECT_GT(static_cast<double>(right) / static_cast<double>(all), 0.95);
 
+  // What is there may be the masks of the data set.
+  const std::string masks = scratch_ / "bars/masks";
+  const ProgramRun kept = run_program({"predict", run_of("runs"), "--out", masks + "/"});
+  EXPECT_EQ(kept.exit_code, 2);
+  EXPECT_NE(kept.err.find("the directory has files; expected: a new or an empty directory"),
+            std::string::npos)
+      << kept.err;
+
   const ProgramRun refused = run_program({"predict", run_of("runs"), "--out", scratch_ / "p.csv"});
   EXPECT_NE(refused.err.find("have the shape [2, 16, 16], which CSV cannot hold"), std::string::npos)
       << refused.err;
