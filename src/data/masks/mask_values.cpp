@@ -99,8 +99,9 @@ void MaskValues::check(const Image& mask, const std::filesystem::path& file) con
 MaskValues mask_values_of(const MaskPairs& pairs, const SegmentationFolderOptions& options) {
   MaskValues values{.classes = options.classes};
   constexpr std::int64_t kUsual = 255, kNone = -1;
-  const bool is_class = std::ranges::find(options.mask_values, kUsual) != options.mask_values.end() ||
-                        (options.mask_values.empty() && static_cast<std::int64_t>(options.classes.size()) > kUsual);
+  const bool is_class =
+      std::ranges::find(options.mask_values, kUsual) != options.mask_values.end() ||
+      (options.mask_values.empty() && static_cast<std::int64_t>(options.classes.size()) > kUsual);
   const std::int64_t ignore_index = options.ignore_index.value_or(is_class ? kNone : kUsual);
   std::vector<std::int64_t> of_classes = options.mask_values;
   if (of_classes.empty() && options.classes.empty()) {
