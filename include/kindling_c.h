@@ -194,6 +194,7 @@ KINDLING_C_API kindling_status kindling_log_value(kindling_trainer trainer, cons
 
 enum { KINDLING_FINISHED = 0, KINDLING_STOPPED = 1, KINDLING_DIVERGED = 2 };
 
+/* What a fit has ended with. */
 typedef struct kindling_fit_result {
   int32_t status;        /* KINDLING_FINISHED ... */
   int64_t epochs;        /* finished ones */
@@ -227,6 +228,7 @@ KINDLING_C_API kindling_status kindling_metric_count(kindling_trainer trainer, s
 KINDLING_C_API kindling_status kindling_metric_name(kindling_trainer trainer, size_t index,
                                                     const char** name);
 
+/* The position of a run. */
 typedef struct kindling_progress {
   int64_t epoch, batch, global_step; /* all from 0: epochs finished, batches of this epoch, optimizer steps */
   int64_t accumulated_batches;       /* since the latest optimizer step; a run is saved where they are 0 */

@@ -125,6 +125,13 @@ class Filter:
                 return at
 
 
+def of_c(text):
+    """The same for a header of C, whose comments are /* … */; the first one, about the file, stays as it is."""
+    about, separator, rest = text.partition("\n\n")
+    return about + separator + re.sub(r"^/\* (?!---)", "/** ", rest, flags=re.MULTILINE)
+
+
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as header:
-        sys.stdout.write(Filter(header.read()).run())
+        source = header.read()
+    sys.stdout.write(of_c(source) if source.startswith("/*") else Filter(source).run())

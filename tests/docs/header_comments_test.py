@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs/api"))
-from header_comments import Filter  # noqa: E402
+from header_comments import Filter, of_c  # noqa: E402
 
 HEADER = """\
 #pragma once
@@ -56,6 +56,10 @@ class HeaderComments(unittest.TestCase):
         self.assertEqual(self.lines[7], r"/// One \<T\> in front.")
         self.assertEqual(self.lines[1:3], ["/// @file", "/// About the file."])
         self.assertEqual(self.lines[5], "// Free text that belongs to nothing.")
+
+    def test_comments_of_c_become_documentation(self):
+        text = "/* The file. */\n#define A\n\n/* --- Part --- */\n\n/* A call.\n * More. */\nint call(void);\n"
+        self.assertEqual(of_c(text), text.replace("/* A call", "/** A call"))
 
     def test_comments_behind_belong_to_their_line(self):
         self.assertEqual(self.line("///< behind"), "  double lr = 1;  ///< behind")
