@@ -75,6 +75,7 @@ plain = {name: value for name, value in os.environ.items() if name not in ("LIBT
 plain["PATH"] = path
 expect_in("kindling ", run("kindling", "--version", env=plain))
 run(python, "-c", "import kindling; assert callable(kindling.export)", env=plain)
+run(python, "-c", "import kindling; kindling.Trainer('model.name = \"linear_regression\"')", env=plain)
 project = work / "project"
 shutil.copytree(source / "tests/consumers/fast_mkl", project)
 shutil.copytree(source / "configs", project / "configs")
