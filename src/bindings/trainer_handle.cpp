@@ -199,6 +199,8 @@ FitResult TrainerHandle::fit() {
   if (checkpoint_) options.resume = checkpoint_->last();
   if (options.resume.empty()) options.resume = resumed_from_;
   resumed_from_.clear();
+  // Ranks need all parameters before they begin.
+  if (has_group() && !has_all_parameters()) trainer_->layer_summary(made_.model, data);
   is_prepared_ = true;
   loss.reset();
   FitResult result = trainer_->fit(made_.model, data, options);

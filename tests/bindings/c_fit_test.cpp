@@ -190,6 +190,28 @@ TEST(CFit, MessagesGoToTheFunctionOfTheProgram) {
   expect_ok(kindling_trainer_free(trainer));
 }
 
+TEST(CFit, RanksOfAGroupFitTogether) {
+  char address[256];
+  int32_t port = 0;
+  expect_ok(kindling_free_address(address, sizeof(address), &port));
+  std::vector<double> losses{1, 2};
+  std::vector<std::thread> ranks;
+  for (std::int64_t rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&, rank] {
+      kindling_group group = nullptr;
+      expect_ok(kindling_group_join(rank, 2, 0, "127.0.0.1", port, 60, &group));
+      kindling_trainer trainer = nullptr;
+      const char* const settings[] = {"trainer.max_epochs=1"};
+      expect_ok(kindling_trainer_from_text(kConfig, settings, 1, group, &trainer));
+      expect_ok(kindling_group_free(group));
+      expect_ok(kindling_fit(trainer, nullptr));
+      losses[static_cast<std::size_t>(rank)] = metric(trainer, "val_loss");
+      expect_ok(kindling_trainer_free(trainer));
+    });
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
 // Two ranks as threads: one of them has no samples in the second step, and both have the same weights.
 TEST(CFit, RanksOfAGroupTrainOneModel) {
   char address[256];
