@@ -194,7 +194,7 @@ KINDLING_C_API kindling_status kindling_log_value(kindling_trainer trainer, cons
 
 enum { KINDLING_FINISHED = 0, KINDLING_STOPPED = 1, KINDLING_DIVERGED = 2 };
 
-/* What a fit has ended with. */
+/* The result of a fit. */
 typedef struct kindling_fit_result {
   int32_t status;        /* KINDLING_FINISHED ... */
   int64_t epochs;        /* finished ones */

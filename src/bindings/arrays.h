@@ -11,8 +11,8 @@
 
 namespace kindling::bindings {
 
-// What an array is converted to: floating-point numbers to a dtype, integers of targets to int64, and others
-// to that dtype if asked.
+// The dtypes of converted arrays: `floats` for floating-point numbers, and for integers of inputs if
+// `converts_integers`; int64 for integers of targets.
 struct ArrayUse {
   at::ScalarType floats = at::kFloat;
   bool is_target = false, converts_integers = false;

@@ -79,19 +79,31 @@ TrainerHandle::TrainerHandle(std::function<ConfiguredTraining()> make, std::shar
   const RandomStream stream(this, /*is_new=*/true);
   try {
     made_ = make_();
+    take_model(made_.model);
+    if (made_.options.num_threads) use_threads(static_cast<int>(*made_.options.num_threads));
+    made_.options.process_group = std::move(group);
+    made_.options.callbacks.push_back(events);
+    events->set_owner(*this);
+    make_trainer();
   } catch (...) {
     RandomStream::forget(*this);
     throw;
   }
-  if (made_.options.num_threads) use_threads(static_cast<int>(*made_.options.num_threads));
-  made_.options.process_group = std::move(group);
-  made_.options.callbacks.push_back(events);
-  events->set_owner(*this);
-  make_trainer();
   RandomStream::put_away(*this);
 }
 
 TrainerHandle::~TrainerHandle() { RandomStream::forget(*this); }
+
+void TrainerHandle::take_model(std::shared_ptr<Module> model) {
+  made_.model = std::move(model);
+  arrays_ = {};
+  if (const auto* const exported = dynamic_cast<const ExportedModule*>(made_.model.get()))
+    arrays_ = {.num_inputs = exported->num_inputs(),
+               .includes_targets = exported->is_loss_output(),
+               .takes_integers = true};
+  else if (dynamic_cast<const ExportedBackbone*>(made_.model.get()) != nullptr)
+    arrays_ = {.num_inputs = std::nullopt, .takes_integers = true};
+}
 
 void TrainerHandle::make_trainer() {
   trainer_.reset();
@@ -129,7 +141,7 @@ void TrainerHandle::forget_first_use() {
   if (made_.data || trainer_->progress().global_step > 0) return;
   RandomStream::forget(*this);
   const RandomStream stream(this, /*is_new=*/true);
-  made_.model = make_().model;
+  take_model(make_().model);
   is_prepared_ = false;
   float_type_.reset();
   make_trainer();
@@ -219,22 +231,17 @@ at::ScalarType TrainerHandle::float_type() const {
 // A batch does not say where its inputs end.
 void TrainerHandle::check_counts(std::size_t num_inputs, std::size_t num_targets, Stage stage,
                                  const char* place) const {
-  if (dynamic_cast<const ExportedBackbone*>(made_.model.get()) != nullptr) return;
-  const auto* const exported = dynamic_cast<const ExportedModule*>(made_.model.get());
-  const std::size_t wanted = exported != nullptr ? exported->num_inputs() : 1;
-  const bool is_train = stage == Stage::train;
-  const std::size_t all = num_inputs + num_targets;
-  if (is_train ? (num_inputs == wanted && num_targets == 1) || (exported != nullptr && all == wanted)
-               : num_inputs == wanted)
-    return;
+  if (!arrays_.num_inputs) return;
+  const bool has_targets = stage == Stage::train && !arrays_.includes_targets;
+  const std::size_t given = num_inputs + (has_targets ? 0 : num_targets);
+  if (given == *arrays_.num_inputs && (!has_targets || num_targets == 1)) return;
   const auto text = [](std::size_t count, const char* what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
   };
-  throw DataError(
-      {.place = place,
-       .found = text(num_inputs, "input") + (is_train ? " and " + text(num_targets, "target") : ""),
-       .wanted = text(wanted, "input") + (is_train ? " and 1 target" : ""),
-       .remedy = exported == nullptr ? "" : "with the loss \"output\", targets are inputs of the program"});
+  throw DataError({.place = place,
+                   .found = text(num_inputs, "input") +
+                            (stage == Stage::train ? " and " + text(num_targets, "target") : ""),
+                   .wanted = text(*arrays_.num_inputs, "input") + (has_targets ? " and 1 target" : "")});
 }
 
 Batch TrainerHandle::batch_of(const kindling_array* inputs, std::size_t num_inputs,
@@ -243,13 +250,9 @@ Batch TrainerHandle::batch_of(const kindling_array* inputs, std::size_t num_inpu
   if (num_inputs == 0) refuse_use(place, "there are no inputs", "at least one array");
   check_counts(num_inputs, num_targets, stage, place);
   if (!float_type_) float_type_ = float_type();
-  // Programs of Python may take integers, such as tokens; the other models compute with floating-point
-  // numbers.
-  const bool is_exported = dynamic_cast<const ExportedModule*>(made_.model.get()) != nullptr ||
-                           dynamic_cast<const ExportedBackbone*>(made_.model.get()) != nullptr;
-  std::vector<at::Tensor> tensors =
-      tensors_of(inputs, num_inputs,
-                 {.floats = *float_type_, .converts_integers = !is_exported && !made_.data}, place, "inputs");
+  const bool converts_integers = !arrays_.takes_integers && !made_.data;
+  std::vector<at::Tensor> tensors = tensors_of(
+      inputs, num_inputs, {.floats = *float_type_, .converts_integers = converts_integers}, place, "inputs");
   for (at::Tensor& target :
        tensors_of(targets, num_targets, {.floats = *float_type_, .is_target = true}, place, "targets"))
     tensors.push_back(std::move(target));

@@ -21,6 +21,13 @@ namespace kindling::bindings {
 
 class EventCallback;
 
+// The arrays that a model takes.
+struct ModelArrays {
+  std::optional<std::size_t> num_inputs = 1;  // absent: unknown
+  bool includes_targets = false;              // the targets are among them: the model computes the loss
+  bool takes_integers = false;  // such as tokens; other models compute with floating-point numbers
+};
+
 // What stands behind a kindling_trainer: a trainer with its model, and its data if the config has some.
 class TrainerHandle {
  public:
@@ -68,11 +75,13 @@ class TrainerHandle {
   friend class TrainerUse;
   friend class RandomStream;
   void make_trainer();
+  void take_model(std::shared_ptr<Module> model);
   at::ScalarType float_type() const;
   void check_counts(std::size_t num_inputs, std::size_t num_targets, Stage stage, const char* place) const;
 
   const std::function<ConfiguredTraining()> make_;
   ConfiguredTraining made_;
+  ModelArrays arrays_;  // of its model
   std::shared_ptr<ModelCheckpoint> checkpoint_;
   std::optional<Trainer> trainer_;
   std::optional<at::ScalarType> float_type_;

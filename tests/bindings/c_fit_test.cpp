@@ -1,5 +1,6 @@
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <thread>
 
 #include "bindings/c_calls.h"
@@ -190,65 +191,62 @@ TEST(CFit, MessagesGoToTheFunctionOfTheProgram) {
   expect_ok(kindling_trainer_free(trainer));
 }
 
-TEST(CFit, RanksOfAGroupFitTogether) {
+// Calls `run` with the group of each of two ranks, which are threads.
+void with_two_ranks(const std::function<void(std::size_t rank, kindling_group)>& run) {
   char address[256];
   int32_t port = 0;
   expect_ok(kindling_free_address(address, sizeof(address), &port));
-  std::vector<double> losses{1, 2};
   std::vector<std::thread> ranks;
-  for (std::int64_t rank = 0; rank < 2; ++rank)
+  for (std::size_t rank = 0; rank < 2; ++rank)
     ranks.emplace_back([&, rank] {
       kindling_group group = nullptr;
-      expect_ok(kindling_group_join(rank, 2, 0, "127.0.0.1", port, 60, &group));
-      kindling_trainer trainer = nullptr;
-      const char* const settings[] = {"trainer.max_epochs=1"};
-      expect_ok(kindling_trainer_from_text(kConfig, settings, 1, group, &trainer));
+      expect_ok(kindling_group_join(static_cast<std::int64_t>(rank), 2, 0, "127.0.0.1", port, 60, &group));
+      run(rank, group);
       expect_ok(kindling_group_free(group));
-      expect_ok(kindling_fit(trainer, nullptr));
-      losses[static_cast<std::size_t>(rank)] = metric(trainer, "val_loss");
-      expect_ok(kindling_trainer_free(trainer));
     });
   for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(CFit, RanksOfAGroupFitTogether) {
+  std::vector<double> losses{1, 2};
+  with_two_ranks([&](std::size_t rank, kindling_group group) {
+    kindling_trainer trainer = nullptr;
+    const char* const settings[] = {"trainer.max_epochs=1"};
+    expect_ok(kindling_trainer_from_text(kConfig, settings, 1, group, &trainer));
+    expect_ok(kindling_fit(trainer, nullptr));
+    losses[rank] = metric(trainer, "val_loss");
+    expect_ok(kindling_trainer_free(trainer));
+  });
   EXPECT_EQ(losses[0], losses[1]);
 }
 
-// Two ranks as threads: one of them has no samples in the second step, and both have the same weights.
+// One of them has no samples in the second step, and both have the same weights.
 TEST(CFit, RanksOfAGroupTrainOneModel) {
-  char address[256];
-  int32_t port = 0;
-  expect_ok(kindling_free_address(address, sizeof(address), &port));
   std::vector<double> outputs{1, 2};
-  std::vector<std::thread> ranks;
-  for (std::int64_t rank = 0; rank < 2; ++rank)
-    ranks.emplace_back([&, rank] {
-      kindling_group group = nullptr;
-      expect_ok(kindling_group_join(rank, 2, 0, "127.0.0.1", port, 60, &group));
-      const kindling_trainer trainer = make_trainer(regressor_settings(), group);
-      expect_ok(kindling_group_free(group));
-      Samples<float> samples(KINDLING_FLOAT32);
-      samples.fill(static_cast<int>(rank));
+  with_two_ranks([&](std::size_t rank, kindling_group group) {
+    const kindling_trainer trainer = make_trainer(regressor_settings(), group);
+    Samples<float> samples(KINDLING_FLOAT32);
+    samples.fill(static_cast<int>(rank));
+    expect_ok(samples.train(trainer));
+    if (rank == 0) {
       expect_ok(samples.train(trainer));
-      if (rank == 0) {
-        expect_ok(samples.train(trainer));
-      } else {
-        const std::int64_t x_shape[] = {0, 3}, y_shape[] = {0, 1};
-        const kindling_array x{nullptr, x_shape, nullptr, 2, KINDLING_FLOAT32, KINDLING_CPU, 0};
-        const kindling_array y{nullptr, y_shape, nullptr, 2, KINDLING_FLOAT32, KINDLING_CPU, 0};
-        expect_ok(kindling_train_step(trainer, &x, 1, &y, 1));
-      }
-      samples.fill(5);
-      const kindling_array x = samples.x.view();
-      kindling_tensor output = nullptr;
-      expect_ok(kindling_infer_tensor(trainer, &x, 1, &output));
-      kindling_array array{};
-      expect_ok(kindling_tensor_array(output, &array));
-      if (array.data != nullptr)
-        outputs[static_cast<std::size_t>(rank)] =
-            static_cast<double>(static_cast<const float*>(array.data)[3]);
-      expect_ok(kindling_tensor_free(output));
-      expect_ok(kindling_trainer_free(trainer));
-    });
-  for (std::thread& rank : ranks) rank.join();
+    } else {
+      const std::int64_t x_shape[] = {0, 3}, y_shape[] = {0, 1};
+      const kindling_array x{nullptr, x_shape, nullptr, 2, KINDLING_FLOAT32, KINDLING_CPU, 0};
+      const kindling_array y{nullptr, y_shape, nullptr, 2, KINDLING_FLOAT32, KINDLING_CPU, 0};
+      expect_ok(kindling_train_step(trainer, &x, 1, &y, 1));
+      EXPECT_TRUE(std::isnan(loss_of(trainer)));
+    }
+    samples.fill(5);
+    const kindling_array x = samples.x.view();
+    kindling_tensor output = nullptr;
+    expect_ok(kindling_infer_tensor(trainer, &x, 1, &output));
+    kindling_array array{};
+    expect_ok(kindling_tensor_array(output, &array));
+    if (array.data != nullptr) outputs[rank] = static_cast<double>(static_cast<const float*>(array.data)[3]);
+    expect_ok(kindling_tensor_free(output));
+    expect_ok(kindling_trainer_free(trainer));
+  });
   EXPECT_EQ(outputs[0], outputs[1]);
 }
 

@@ -295,6 +295,10 @@ TEST_F(WrongCalls, WithSettingsAndFilesThatAreNone) {
     ++refused_;
   }
   kindling_trainer made = nullptr;
+  // Only the trainer refuses it, after the model has been made.
+  const char* const many_gpus[] = {"model.name=\"mlp_regressor\"", "trainer.num_gpus=64",
+                                   "trainer.require_gpus=true"};
+  refused(kindling_trainer_create(many_gpus, 3, nullptr, &made), KINDLING_DEVICE_ERROR, "64 GPUs");
   refused(kindling_trainer_create(nullptr, 0, nullptr, &made), KINDLING_CONFIG_ERROR, "empty", "model.name");
   refused(kindling_trainer_from_text("[model", nullptr, 0, nullptr, &made), KINDLING_CONFIG_ERROR, "text");
   refused(kindling_trainer_from_file(missing.c_str(), nullptr, 0, nullptr, &made), KINDLING_CONFIG_ERROR,

@@ -121,6 +121,43 @@ class PythonTrainer(unittest.TestCase):
         with self.assertRaises(BufferError):
             trainer.train_step(torch.from_numpy(x).requires_grad_(), y)
 
+    def test_counts_the_inputs_of_a_program(self):
+        class Two(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 1)
+
+            def forward(self, a, b):
+                return self.layer(a) * b
+
+        x, y = samples()
+        with tempfile.TemporaryDirectory() as folder:
+            torch.export.save(torch.export.export(Two(), (torch.zeros(32, 3), torch.zeros(32, 1))), f"{folder}/two.pt2")
+            trainer = kindling.Trainer('model.name = "exported"', f'model.file = "{folder}/two.pt2"', 'model.loss = "mse"')
+        with self.assertRaises(kindling.Error) as context:
+            trainer.train_step(x, y)  # y would be the second input and the target
+        self.assertIn("expected: 2 inputs and 1 target", str(context.exception))
+        trainer.train_step([x, y], y)
+        self.assertTrue(np.isfinite(trainer.loss()))
+
+    def test_outputs_are_never_the_memory_of_inputs(self):
+        class Same(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 1)
+
+            def forward(self, x):
+                return x[:, 1:], self.layer(x)
+
+        x, _ = samples()
+        with tempfile.TemporaryDirectory() as folder:
+            torch.export.save(torch.export.export(Same(), (torch.zeros(32, 3),)), f"{folder}/same.pt2")
+            trainer = kindling.Trainer('model.name = "exported"', f'model.file = "{folder}/same.pt2"', 'model.loss = "mse"')
+        output = np.from_dlpack(trainer.infer(x))
+        np.testing.assert_array_equal(output, x[:, 1:])
+        x[0, 1] = 100
+        self.assertNotEqual(output[0, 0], 100)
+
     def test_fits_on_the_data_of_a_config(self):
         trainer = kindling.Trainer("trainer.max_epochs = 2", "trainer.limit_train_batches = 8",
                                    text='[data]\nname = "digits"\n[model]\nname = "mlp"\nhidden = [16]\n')

@@ -13,6 +13,7 @@
 #include "kindling/base/file.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
+#include "models/python_sums.h"
 #include "support/python.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -21,21 +22,6 @@ namespace kindling {
 namespace {
 
 const std::filesystem::path kResnetFixtures = std::filesystem::path(KINDLING_TESTS) / "models" / "fixtures";
-
-// Compares the sums of all tensors and of their magnitudes with those of Python.
-void expect_sums(const StateDict& python, const std::string& prefix, const Resnet18& model,
-                 double tolerance) {
-  std::size_t expected = 0;
-  for (const auto& item : python.tensors) expected += item.first.starts_with(prefix) ? 1 : 0;
-  const StateDict state = state_dict(model);
-  EXPECT_EQ(state.tensors.size(), expected);
-  for (const auto& [name, tensor] : state.tensors) {
-    ASSERT_NE(python.find(prefix + name), nullptr) << name;
-    const at::Tensor values = tensor.detach().to(at::kDouble);
-    EXPECT_TRUE(close(at::stack({values.sum(), values.abs().sum()}), *python.find(prefix + name), tolerance))
-        << prefix << name;
-  }
-}
 
 TEST(Resnet18, StartsAndTrainsLikePythonsTwinForTwentySteps) {
   const StateDict python = load_state_file(kResnetFixtures / "resnet18_steps.pt");

@@ -10,6 +10,7 @@
 #include "kindling/base/error.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
+#include "models/python_sums.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
@@ -19,26 +20,11 @@ namespace {
 const std::filesystem::path kUnetFixtures = std::filesystem::path(KINDLING_TESTS) / "models" / "fixtures";
 const UnetOptions kTwin{.num_classes = 3, .in_channels = 2, .width = 4, .depth = 2};
 
-// Compares the sums of all tensors and of their magnitudes with those of Python.
-void expect_unet_sums(const StateDict& python, const std::string& prefix, const Unet& model,
-                      double tolerance) {
-  std::size_t expected = 0;
-  for (const auto& item : python.tensors) expected += item.first.starts_with(prefix) ? 1 : 0;
-  const StateDict state = state_dict(model);
-  EXPECT_EQ(state.tensors.size(), expected);
-  for (const auto& [name, tensor] : state.tensors) {
-    ASSERT_NE(python.find(prefix + name), nullptr) << name;
-    const at::Tensor values = tensor.detach().to(at::kDouble);
-    EXPECT_TRUE(close(at::stack({values.sum(), values.abs().sum()}), *python.find(prefix + name), tolerance))
-        << prefix << name;
-  }
-}
-
 TEST(Unet, StartsAndTrainsLikePythonsTwin) {
   const StateDict python = load_state_file(kUnetFixtures / "unet_steps.pt");
   at::manual_seed(3);
   const auto model = std::make_shared<Unet>(kTwin);
-  expect_unet_sums(python, "first.", *model, 1e-9);  // the same numbers, summed in double
+  expect_sums(python, "first.", *model, 1e-9);  // the same numbers, summed in double
   const at::Tensor x = at::randn({10, 4, 2, 8, 12}).to(at::kDouble), y = at::randint(3, {10, 4, 8, 12});
   y.select(2, 0).fill_(-100);
   model->to(at::kDouble);  // convolutions sum in another order on another CPU, and the steps amplify it
@@ -53,7 +39,7 @@ TEST(Unet, StartsAndTrainsLikePythonsTwin) {
     EXPECT_TRUE(close(loss.detach(), python.find("losses")->select(0, step), 1e-9)) << step;
   }
   EXPECT_TRUE(close(outputs.detach(), *python.find("outputs"), 1e-9));
-  expect_unet_sums(python, "last.", *model, 1e-7);  // of up to 2,304 numbers
+  expect_sums(python, "last.", *model, 1e-7);  // of up to 2,304 numbers
 }
 
 TEST(Unet, HasTheChannelsOfThePaper) {

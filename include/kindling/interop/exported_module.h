@@ -75,6 +75,8 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   std::vector<at::Tensor> run(std::span<const at::Tensor> inputs);
   // Returns the number of inputs of the program, without labels; with the loss "output", with them.
   std::size_t num_inputs() const;
+  // True for the loss "output": the program computes the loss itself, and labels are among its inputs.
+  bool is_loss_output() const { return options_.loss == "output"; }
   // Returns the batch size that the program for training or for evaluation was exported for; none if it takes
   // several.
   std::optional<std::int64_t> fixed_batch_size(bool train) const;
@@ -131,7 +133,6 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
   std::vector<at::Tensor> inputs_in(const Batch& batch) const;
   std::vector<at::Tensor> outputs_without_loss(const Batch& batch);
   at::Tensor step(Stage stage, const Batch& batch);  // returns the loss and updates the metrics
-  bool is_loss_output() const { return options_.loss == "output"; }
   Batch nested(std::vector<at::Tensor> outputs, bool drops_first) const;
   bool uses_evaluation_program() const;
   std::vector<at::Tensor> run_program(std::span<const at::Tensor> inputs);

@@ -116,9 +116,9 @@ struct ConfigTables {
   void keep_found(ConfigTables& former);
 };
 
-// Only a fit needs trainer.max_epochs or trainer.max_steps; `data` needs no model, and a loop of one's own
-// needs no data.
-enum class ConfigUse { fit, evaluation, data, own_loop };
+// Only a fit needs trainer.max_epochs or trainer.max_steps; `data` needs no model, and a custom loop needs
+// no data.
+enum class ConfigUse { fit, evaluation, data, custom_loop };
 
 // Fills empty tables. Throws one ConfigError with all errors. `default_name` is used if the config has no
 // name.

@@ -210,7 +210,7 @@ class TablesReader {
   }
 
   void read_data() {
-    if (use_ == ConfigUse::own_loop && !reader_.has("data")) return;
+    if (use_ == ConfigUse::custom_loop && !reader_.has("data")) return;
     if (!(tables_.data.maker = choose("data", registry_.data_modules, ""))) return;
     table("data", {OptionSet::of(tables_.data.name), OptionSet::of(tables_.data_options),
                    tables_.data.maker->options()});

@@ -29,9 +29,9 @@ constexpr const char* kDefaultName = "training";
 }  // namespace
 
 ConfiguredTraining make_training(ConfigDocument document, const Registry& registry) {
-  for (const ChosenKey& chosen : choose_keys(document, registry, ConfigUse::own_loop))
+  for (const ChosenKey& chosen : choose_keys(document, registry, ConfigUse::custom_loop))
     log_info("config: " + chosen.key + " = " + chosen.value + ", because " + chosen.reason);
-  const RunConfig config(document, registry, kDefaultName, ConfigUse::own_loop);
+  const RunConfig config(document, registry, kDefaultName, ConfigUse::custom_loop);
   std::vector<std::string> warnings;
   ConfiguredTraining made{.model = config.make_model(&warnings)};
   for (const std::string& warning : warnings) log_warning(warning);
