@@ -239,6 +239,33 @@ TEST_F(ImageFolders, RefuseWrongOptions) {
       "data: both val_fraction and folds are set; expected: one of them; for example val_fraction = 0.2");
 }
 
+// By torchvision, "c" of the validation images would be class 0.
+TEST_F(ImageFolders, ValidateOnADirectoryWithTheLabelsOfTheTraining) {
+  for (const char* file : {"a/1.png", "b/1.png", "c/1.png", "c/2.png"})
+    write_png(root_ / "train" / file, 1, 1);
+  write_png(root_ / "val/c/7.png", 1, 1, 1, 9);
+  ImageFolder data({.root = root_ / "train", .val_root = root_ / "val"}, {.batch_size = 8, .shuffle = false});
+  data.prepare();
+  EXPECT_TRUE(same(all_of(*data.train_dataloader())[1], at::tensor({0, 1, 2, 2}, at::kLong)));
+  const Batch validation = all_of(*data.val_dataloader());
+  EXPECT_TRUE(same(validation[0], png_tensor(1, 1, 1, 9).unsqueeze(0)));
+  EXPECT_TRUE(same(validation[1], at::tensor({2}, at::kLong)));
+  EXPECT_EQ(data.val_ids().values, std::vector<std::string>{"c/7.png"});
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"a", "b", "c"}));
+
+  write_png(root_ / "val/cc/1.png", 1, 1);
+  EXPECT_EQ(refusal({.root = root_ / "train", .val_root = root_ / "val"}),
+            "images/val/cc: no training images have this class; expected: one of a, b, c; add its images to "
+            "images/train, or remove the directory");
+  EXPECT_EQ(refusal({.root = root_ / "train", .val_root = root_ / "no"}),
+            "images/no: no such directory; expected: the directory of data.val_root, with a directory of "
+            "images per "
+            "class; relative paths are relative to the config file's directory");
+  EXPECT_EQ(
+      refusal({.root = root_ / "train", .val_root = root_ / "val", .val_fraction = 0.2}),
+      "data.val_root: it is set, and the files are split, too; expected: one way to get validation images");
+}
+
 TEST_F(ImageFolders, RefuseWrongDirectoriesAndLists) {
   EXPECT_EQ(refusal({.root = root_}),
             "images: no such directory; expected: the directory of data.root, with a directory of images per "

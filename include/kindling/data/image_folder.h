@@ -15,8 +15,10 @@
 namespace kindling {
 
 struct ImageFolderOptions {
-  std::optional<std::filesystem::path> root{};        // directory with a directory of images per class
-  std::optional<std::filesystem::path> list{};        // or table with the columns file and label
+  std::optional<std::filesystem::path> root{};  // directory with a directory of images per class
+  std::optional<std::filesystem::path> list{};  // or table with the columns file and label
+  // Directory of the validation images, with class directories of the same names. Absent: a part of `root`.
+  std::optional<std::filesystem::path> val_root{};
   std::string weights{};                              // column of the list by which files are drawn
   std::optional<std::array<std::int64_t, 2>> size{};  // height and width; absent: those of the first file
   std::optional<std::int64_t> channels{};             // 1 or 3; absent: those of the first file
@@ -36,6 +38,10 @@ struct ImageFolderOptions {
                       {.doc = "table with the columns file and label, instead of class directories; "
                               "files are relative to root, or else to the list",
                        .example = "\"files.csv\""}),
+      kindling::field("val_root", &ImageFolderOptions::val_root,
+                      {.doc = "directory of the images for validation, with class directories of the same "
+                              "names; absent: a part of those in root",
+                       .example = "\"images/val\""}),
       kindling::field("weights", &ImageFolderOptions::weights,
                       {.doc = "column of numbers in the list; each epoch draws training files with "
                               "replacement, in proportion to it",
@@ -75,7 +81,8 @@ struct ImageFolderOptions {
 //
 // The classes are the names of the directories in `root` (hidden ones are skipped), sorted bytewise, with
 // their files sorted bytewise, and then those of the directories in them; or the values of the column
-// `label`, numbers in ascending order. A file of another size is resized on the host, as by PIL's
+// `label`, numbers in ascending order. Images in `val_root` have the labels that their class has in `root`,
+// also if `val_root` lacks other classes. A file of another size is resized on the host, as by PIL's
 // resize(size, BILINEAR): first the rows, then the columns. PIL begins with the columns for some sizes, and
 // then has values that differ by 1. JPEG files at least four times as large in both directions are decoded at
 // a reduced size first.

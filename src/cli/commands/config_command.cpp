@@ -97,15 +97,15 @@ class ConfigWriter {
     }
   }
 
-  // `columns`: what the model reads, in [data].
-  void write(const std::string& columns) const {
+  // `inputs`: what the model reads, in [data]; empty: what the data say.
+  void write(const std::string& inputs) const {
     for (const bool is_top : {true, false})
       for (const ConfigSection& section : config_.sections)
-        if (section.enabled && section.table.empty() == is_top) write(section, columns);
+        if (section.enabled && section.table.empty() == is_top) write(section, inputs);
   }
 
  private:
-  void write(const ConfigSection& section, const std::string& columns) const {
+  void write(const ConfigSection& section, const std::string& inputs) const {
     std::vector<std::pair<std::string, std::string>> lines;  // with their reasons
     std::size_t width = 0;
     for (const OptionRef& option : section.options.refs()) {
@@ -122,12 +122,18 @@ class ConfigWriter {
     if (!section.table.empty()) std::cout << "[" << section.table << "]\n";
     for (const auto& [line, reason] : lines)
       std::cout << (reason.empty() ? line : padded(line, width) + "  # " + one_line(reason)) << "\n";
-    if (section.table == "data") std::cout << comment("The model reads: " + columns + ".");
+    if (section.table == "data" && !inputs.empty()) std::cout << comment(inputs);
   }
 
   const RunConfig& config_;
   std::map<std::string, std::string> values_{}, reasons_{};
 };
+
+// The last name in the path of the table or directory.
+std::string data_name(const Request& request) {
+  const std::filesystem::path& path = request.table.empty() ? request.images : request.table;
+  return (path / "").parent_path().filename().string();
+}
 
 }  // namespace
 
@@ -139,16 +145,17 @@ int config_command(const CommandContext& context) {
   const CheckedFit checked = check_start(loaded);
   for (const std::string& warning : checked.warnings) log_warning(warning);
   const auto* const table = dynamic_cast<const TableData*>(checked.data.get());
-  if (table == nullptr)
+  if (table == nullptr && request.images.empty())
     throw ConfigError({.place = "data.name", .found = "the data is not a table", .wanted = "\"csv\""});
   const ConfigWriter writer(loaded, request);
-  std::cout << comment("A config for " + one_line(request.table.filename().string()) +
+  std::cout << comment("A config for " + one_line(data_name(request)) +
                        ". Save it, such as in job.toml, and start it with: kindling fit job.toml")
             << comment("Help on its keys: kindling help data, kindling help " +
                        unquoted(loaded.config->values().at("model.name")));
   if (!warnings.texts().empty()) std::cout << "#\n# Warnings:\n";
   for (const std::string& warning : warnings.texts()) std::cout << comment("- " + one_line(warning));
-  writer.write(columns_text(table->schema()));
+  const std::string columns = table == nullptr ? "" : columns_text(table->schema());
+  writer.write(columns.empty() ? "" : "The model reads: " + columns + ".");
   return 0;
 }
 

@@ -1,14 +1,21 @@
 #include "cli/config/chosen_keys.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/joined.h"
+#include "cli/config/image_facts.h"
+#include "config/toml_text.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/unified_values.h"
 #include "kindling/base/error.h"
+#include "kindling/config/options.h"
 #include "kindling/config/reader.h"
 #include "kindling/data/table_data.h"
 #include "kindling/formats/table.h"
@@ -60,6 +67,11 @@ TableFacts facts_of(const TableDataOptions& options) try {
   return {};
 }
 
+struct RootOption {
+  std::filesystem::path root{};
+  static constexpr auto fields = kindling::fields(kindling::field("root", &RootOption::root));
+};
+
 class KeyChooser {
  public:
   KeyChooser(ConfigDocument& document, const Registry& registry, ConfigUse use, FormerChoices former)
@@ -73,6 +85,7 @@ class KeyChooser {
       choose_as_former(table.has_value());
     } else {
       if (table) choose_for(*table);
+      if (const auto root = image_root(); !root.empty()) choose_for_images(root);
       choose_scale();
     }
     return std::move(chosen_);
@@ -89,7 +102,10 @@ class KeyChooser {
   }
 
   void set(const std::string& key, const std::string& value, const std::string& reason) {
-    if (has(key) || (use_ == ConfigUse::data && !key.starts_with("data."))) return;
+    if (!has(key)) replace(key, value, reason);
+  }
+  void replace(const std::string& key, const std::string& value, const std::string& reason) {
+    if (use_ == ConfigUse::data && !key.starts_with("data.")) return;
     document_.set(key + "=" + value);
     chosen_.push_back({key, value, reason});
   }
@@ -126,6 +142,72 @@ class KeyChooser {
     return std::nullopt;
   }
 
+  bool is_split() const {
+    const auto is_set = [&](const char* key) { return has(key); };
+    return std::ranges::any_of(std::array{"data.val_fraction", "data.folds", "data.train", "data.val",
+                                          "data.val_files", "data.val_root"},
+                               is_set);
+  }
+
+  void choose_end() {
+    if (use_ == ConfigUse::fit && !has("trainer.max_steps") && !has("trainer.max_time"))
+      set("trainer.max_epochs", "20", "no end is set");
+  }
+
+  // Empty if the config says what its data are.
+  std::filesystem::path image_root() const {
+    ConfigReader reader(document_);
+    RootOption options;
+    if (!reader.has("data.name")) reader.read("data", OptionSet::of(options));
+    return options.root;
+  }
+
+  void choose_for_images(const std::filesystem::path& root) {
+    const ImageFacts images = facts_of_images(root);
+    if (images.data_name.empty()) return;
+    const bool has_masks = !images.masks.empty();
+    set("data.name", config::toml_text(images.data_name), images.layout);
+    if (images.root != root) replace("data.root", config::toml_text(images.root), images.layout);
+    if (!images.val_root.empty() && !is_split())
+      set("data.val_root", config::toml_text(images.val_root), images.layout);
+    if (has_masks && images.images != "images") {
+      set("data.images", config::toml_text(images.images), images.layout);
+      set("data.masks", config::toml_text(images.masks), images.layout);
+    }
+    if (!images.mask_values.empty() && !has("data.classes"))
+      set("data.mask_values",
+          "[" + joined(images.mask_values, ", ", [](std::int64_t value) { return std::to_string(value); }) +
+              "]",
+          "the masks have these values");
+    if (images.resizes)
+      set("data.size", "[" + std::to_string(images.size[0]) + ", " + std::to_string(images.size[1]) + "]",
+          images.sizes);
+    if (images.has_other_channels) set("data.channels", "3", "some images are grey, others have colors");
+    if (!is_split()) {
+      set("data.val_fraction", "0.2", "no split is set");
+      if (!has_masks) set("data.stratify", "true", "each class is split");
+    }
+    choose_model(images);
+    choose_end();
+  }
+
+  void choose_model(const ImageFacts& images) {
+    constexpr std::int64_t kSmall = 32;
+    const bool is_small = std::max(images.size[0], images.size[1]) <= kSmall;
+    if (!images.masks.empty())
+      set("model.name", "\"unet\"", "images with masks");
+    else
+      set("model.name", is_small ? "\"small_cnn\"" : "\"resnet18\"",
+          is_small ? "the images are small" : "the images are larger than 32 x 32");
+    const std::string model = name_at("model.name");
+    if (images.num_classes > 0 && has_option(model, "num_classes"))
+      set("model.num_classes", std::to_string(images.num_classes),
+          images.masks.empty() ? "so many directories" : "the masks have so many values");
+    if (images.channels > 0 && has_option(model, "in_channels"))
+      set("model.in_channels", std::to_string(images.channels),
+          images.channels == 1 ? "the images are grey" : "the images have colors");
+  }
+
   bool has_option(const std::string& model, const std::string& option) const {
     if (!registry_.models.has(model)) return false;
     const OptionSet options = registry_.models.maker(model).options();
@@ -147,13 +229,9 @@ class KeyChooser {
       if (!is_label && table.target.size() > 1 && has_option(model, option))
         set(std::string("model.") + option, std::to_string(table.target.size()),
             "data.target has so many columns");
-    const bool is_split =
-        table.val_fraction || table.folds || !table.val_files.empty() || has("data.train") || has("data.val");
-    if (!is_split) set("data.val_fraction", "0.2", "no split is set");
-    if (use_ != ConfigUse::fit) return;
-    if (!has("trainer.max_steps") && !has("trainer.max_time"))
-      set("trainer.max_epochs", "20", "no end is set");
-    if (facts.num_rows > 0 && facts.num_rows < kSmallTable && !has("optimizer"))
+    if (!is_split()) set("data.val_fraction", "0.2", "no split is set");
+    choose_end();
+    if (use_ == ConfigUse::fit && facts.num_rows > 0 && facts.num_rows < kSmallTable && !has("optimizer"))
       set("data.batch_size", "16", "the table has " + std::to_string(facts.num_rows) + " rows");
   }
 

@@ -33,9 +33,10 @@ struct FormerChoices {
 
 // Sets keys that a config leaves open and its data decide. For a table with `data.file` and `data.label` or
 // `data.target`: data.name, model.name, the number of classes or targets, the split, epochs, and for a small
-// table the batch size. For a regression on a table or arrays: model.scale_target. Returns what it has set.
-// Leaves a config as it is that has all keys, as that of a run has, and one whose file cannot be read: what
-// reads it afterwards says why.
+// table the batch size. For a directory of images, `data.root` without data.name: data.name, its directories,
+// their size, the split, model.name, the number of classes, and epochs. For a regression on a table or
+// arrays: model.scale_target. Returns what it has set. Leaves a config as it is that has all keys, as that of
+// a run has, and one whose file cannot be read: what reads it afterwards says why.
 std::vector<ChosenKey> choose_keys(ConfigDocument& document, const Registry& registry, ConfigUse use,
                                    FormerChoices former = {});
 

@@ -384,18 +384,47 @@ void take_table(Request& request, const std::filesystem::path& word) {
   request.table = word;
 }
 
+// True for a directory that may have images: for data, a word may also be the name of a data set.
+bool is_image_directory(const Request& request, const std::filesystem::path& word, const Registry& registry) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(word, ignored) &&
+         !std::filesystem::exists(word / "config.toml", ignored) &&
+         (request.command != "data" || !registry.data_modules.has(word.string()));
+}
+
+void take_images(Request& request, const std::filesystem::path& word) {
+  if (!request.images.empty() || !request.table.empty())
+    throw ConfigError(
+        {.place = "kindling " + request.command,
+         .found = (request.table.empty() ? "two directories, " + request.images.string() + " and "
+                                         : "a table, " + request.table.string() + ", and a directory, ") +
+                  word.string(),
+         .wanted = "one of them",
+         .remedy = "name the directory for validation with data.val_root"});
+  request.images = word;
+}
+
 // fit, data and bench step take config files as words, data also the name of a data set; a run is evaluated
-// by its name, a config file as with -c. All of them take a table instead of a config.
-void move_config_words(Request& request) {
+// by its name, a config file as with -c. All of them take a table or a directory of images instead of a
+// config.
+void move_config_words(Request& request, const Registry& registry) {
+  if (is_image_directory(request, request.table, registry))
+    take_images(request, std::exchange(request.table, {}));
   std::erase_if(request.config_words, [&](const std::filesystem::path& word) {
-    if (!is_table(word)) return false;
-    take_table(request, word);
-    return true;
+    const bool is_image = is_image_directory(request, word, registry);
+    if (is_image)
+      take_images(request, word);
+    else if (is_table(word))
+      take_table(request, word);
+    return is_image || is_table(word);
   });
-  if (!request.table.empty()) {
-    request.overrides.insert(request.overrides.begin(), "data.file=" + config::toml_text(request.table));
+  const auto derive = [&](const char* key, const std::filesystem::path& value) {
+    if (value.empty()) return;
+    request.overrides.insert(request.overrides.begin(), std::string(key) + "=" + config::toml_text(value));
     ++request.num_derived;
-  }
+  };
+  derive("data.file", request.table);
+  derive("data.root", request.images);
   for (const std::filesystem::path& word : request.config_words) {
     // For data it may be the name of a data set, next to a folder of that name.
     if (std::error_code ignored; request.command != "data" && std::filesystem::is_directory(word, ignored))
@@ -448,7 +477,7 @@ ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& regi
   parsed.request.command = app.get_subcommands().front()->get_name();
   if (parsed.request.command == "bench") parsed.request.bench.what = command.get_name();
   if (parsed.request.command == "data") parsed.request.data.what = command.get_name();
-  move_config_words(parsed.request);
+  move_config_words(parsed.request, registry);
   return parsed;
 }
 

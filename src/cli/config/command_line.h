@@ -89,9 +89,10 @@ struct Request {
   std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::filesystem::path> config_words{};  // given without -c; parsing moves them to `configs`
-  std::filesystem::path table{};  // a word that names a table instead of a config; see parse_command_line()
-  std::string target{};           // of fit and config: the column to predict; empty: as the config says
-  std::size_t num_derived = 0;    // overrides that stand for these words
+  // Words that name data instead of a config: a table, or a directory of images. See parse_command_line().
+  std::filesystem::path table{}, images{};
+  std::string target{};         // of fit and config: the column to predict; empty: as the config says
+  std::size_t num_derived = 0;  // overrides that stand for these words
   // The overrides among them that the table has decided, by key, with the reason.
   std::map<std::string, std::string> table_choices{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
@@ -135,7 +136,7 @@ struct ParsedCommandLine {
 // Parses a command line. Throws ConfigError with a suggestion for words that it does not know; the registry
 // provides the config keys. Overrides are words with a '=' that do not start with '-', and options whose name
 // contains a '.' (`--trainer.max_epochs 3`) or is `seed` or `name`, before or after the subcommand. A word
-// that names a table becomes the first override, data.file.
+// that names a table becomes the first override, data.file, and one that names a directory data.root.
 ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& registry);
 
 // Returns a word quoted for a shell.

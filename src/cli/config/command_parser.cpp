@@ -44,7 +44,9 @@ void add_config(CLI::App& command, Request& request) {
 // fit and bench step also take config files without -c. From version 2.4 on, CLI11 refuses a positional
 // argument with the name of an option.
 void add_config_words(CLI::App& command, Request& request) {
-  command.add_option("configs", request.config_words, "config files, as with --config, or a table of data")
+  command
+      .add_option("configs", request.config_words,
+                  "config files, as with --config, a table of data, or a directory of images")
       ->type_name("CONFIG|TABLE");
 }
 
@@ -301,9 +303,12 @@ void add_fit(CLI::App& app, Request& request) {
 }
 
 void add_config_command(CLI::App& app, Request& request) {
-  CLI::App& config = *app.add_subcommand(
-      "config", "write a config for a table to the standard output, with the reason for each value");
-  config.add_option("table", request.table, "a table: CSV or JSON lines")->required()->type_name("FILE");
+  CLI::App& config = *app.add_subcommand("config",
+                                         "write a config for a table or a directory of images to the "
+                                         "standard output, with the reason for each value");
+  config.add_option("table", request.table, "a table (CSV or JSON lines), or a directory of images")
+      ->required()
+      ->type_name("FILE|DIR");
   add_target(config, request,
              "the column to predict (one named target, label, class or y, or the last one that varies)");
   config.footer(kAnyKey);
@@ -319,8 +324,9 @@ void add_data(CLI::App& app, Request& request) {
         std::pair{"show", "print a few training samples; images are drawn on terminals with colors"}}) {
     CLI::App& command = *data.add_subcommand(name, doc);
     command
-        .add_option("data", request.config_words,
-                    "a data set that `kindling list datasets` names, config files, or a table")
+        .add_option(
+            "data", request.config_words,
+            "a data set that `kindling list datasets` names, config files, a table, or a directory of images")
         ->type_name("NAME|CONFIG|TABLE");
     add_config(command, request);
     command.add_flag("--json", request.json, "print JSON, one object per line");

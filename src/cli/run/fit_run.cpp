@@ -141,6 +141,7 @@ class FitRun {
                           .seed = config_.run.seed,
                           .resume = in_.plan.note,
                           .chosen = texts_of(in_.loaded.chosen),
+                          .has_masks = config_.values()["data.name"] == "\"segmentation_folder\"",
                           .program = std::filesystem::path(in_.context.argv[0]).filename().string()};
     screen_ = std::make_shared<Screen>(
         request_, heading,

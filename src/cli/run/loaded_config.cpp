@@ -99,6 +99,13 @@ std::string name_of_table(const std::filesystem::path& table) {
   return (lower_case(table.extension().string()) == ".gz" ? stem.stem() : stem).string();
 }
 
+// "pets" for "data/pets/", and for "." in that directory
+std::string name_of_images(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::canonical(folder, ignored);
+  return whole.filename().empty() ? "images" : whole.filename().string();
+}
+
 bool has_override(const Request& request, const std::string& key) {
   return std::ranges::any_of(request.overrides,
                              [&](const std::string& one) { return one.starts_with(key + "="); });
@@ -147,11 +154,15 @@ std::optional<TableDataOptions> table_options(const Request& request) {
 
 Request with_column_to_predict(Request request, TableGuess guess) {
   const bool guesses = guess != TableGuess::none;
-  if (request.table.empty() && request.target.empty()) return request;
+  const bool has_words = !request.table.empty() || !request.images.empty();
+  if (!has_words && request.target.empty()) return request;
   check_target(request);
-  if (!request.table.empty() && request.configs.empty() && request.resume.empty() && !guesses &&
+  if (has_words && request.configs.empty() && request.resume.empty() && !guesses &&
       !has_override(request, "name"))
-    derive(request, "name", config::toml_text(name_of_table(request.table)));
+    derive(request, "name",
+           config::toml_text(request.table.empty() ? name_of_images(request.images)
+                                                   : name_of_table(request.table)));
+  if (request.table.empty() && request.target.empty()) return request;
   std::optional<TableDataOptions> options = table_options(request);
   if (!options) return request;
   if (guess == TableGuess::column_and_reading)
@@ -172,6 +183,20 @@ Request with_column_to_predict(Request request, TableGuess guess) {
   return request;
 }
 
+namespace {
+
+// The directory has decided what the data are, unless the config does.
+void require_images(const std::filesystem::path& folder, const ConfigDocument& document) {
+  if (ConfigReader(document).has("data.name")) return;
+  throw ConfigError(
+      {.place = folder.string(),
+       .found = "there are no directories in it",
+       .wanted = "a config file, or a directory of images: one directory per class, or images and masks",
+       .remedy = "to resume a run: kindling fit --resume RUN"});
+}
+
+}  // namespace
+
 LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use) {
   std::vector<std::filesystem::path> files = request.configs;
   if (!request.resume.empty()) files.insert(files.begin(), run_of(request.resume) / "config.toml");
@@ -183,6 +208,7 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
   if (request.resume.empty())
     loaded.chosen = choose_keys(loaded.document, registry, use,
                                 former_choices(request, loaded.document, registry, stem, use));
+  if (!request.images.empty()) require_images(request.images, loaded.document);
   std::vector<ChosenKey> by_table;
   for (const std::string& one : request.overrides) {
     const std::string key = one.substr(0, one.find('='));
@@ -193,9 +219,10 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
   loaded.config = run_config(loaded.document, registry, stem, use, is_empty);
   const std::size_t count = request.overrides.size() - request.num_derived;
   const auto name_of = [](const std::filesystem::path& file) { return file.filename().string(); };
-  loaded.description = !files.empty()          ? joined(files, ", ", name_of)
-                       : request.table.empty() ? "no file"
-                                               : name_of(request.table);
+  loaded.description = !files.empty()           ? joined(files, ", ", name_of)
+                       : !request.table.empty() ? name_of(request.table)
+                       : request.images.empty() ? "no file"
+                                                : name_of_images(request.images);
   if (count > 0)
     loaded.description += " + " + std::to_string(count) + (count == 1 ? " override" : " overrides");
   loaded.is_query = request.check || !request.print_config.empty();

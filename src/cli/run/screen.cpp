@@ -343,7 +343,8 @@ void Screen::show_end(const FitResult& result, const std::string& best_saved) co
 void Screen::show_next_commands(const FitResult& result) const {
   if (quiet_ || !is_complete(result)) return;
   const std::string run = shell_word(heading_.run), program = shell_word(heading_.program);
-  const std::vector<std::string> commands{"plot " + run, "predict " + run + " --out predictions.csv",
+  const std::string predictions = heading_.has_masks ? "masks/" : "predictions.csv";
+  const std::vector<std::string> commands{"plot " + run, "predict " + run + " --out " + predictions,
                                           "export " + run + " model.pt2"};
   std::string_view label = "next     ";
   for (const std::string& command : commands)

@@ -30,6 +30,7 @@ struct Heading {
   std::int64_t seed = 0;
   std::string resume{};               // where the run resumes; empty: not printed
   std::vector<std::string> chosen{};  // keys that the data decided, as "model.name = \"mlp\""
+  bool has_masks = false;             // predictions are masks
   std::string program = "kindling";   // in the suggested commands
 };
 

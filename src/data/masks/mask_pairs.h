@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "kindling/base/export.h"
+
 namespace kindling {
 
 // Images and their masks.
@@ -19,7 +21,8 @@ struct MaskPairs {
 // Returns the pairs in two directories and the directories in them, sorted by the names of the images. Logs a
 // warning that counts and names files without their counterpart. Throws DataError for a missing directory,
 // for two files with the same name except for the ending, and without pairs.
-MaskPairs find_mask_pairs(const std::filesystem::path& images, const std::filesystem::path& masks);
+KINDLING_API MaskPairs find_mask_pairs(const std::filesystem::path& images,
+                                       const std::filesystem::path& masks);
 
 // Returns the images in a directory and the directories in it, or the file, without masks. Throws DataError
 // without any.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/masks/mask_pairs.h"
+#include "kindling/base/export.h"
 #include "kindling/data/segmentation_folder.h"
 #include "kindling/formats/image.h"
 
@@ -27,6 +28,6 @@ struct MaskValues {
 // Returns the meaning of the values by the options. Without `classes` and `mask_values`, reads all masks, on
 // several threads, and counts the classes: warns of numbers that do not occur. Throws DataError, also for
 // masks of a single class.
-MaskValues mask_values_of(const MaskPairs& pairs, const SegmentationFolderOptions& options);
+KINDLING_API MaskValues mask_values_of(const MaskPairs& pairs, const SegmentationFolderOptions& options);
 
 }  // namespace kindling

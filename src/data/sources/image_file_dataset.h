@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/sources/image_files.h"
+#include "kindling/base/export.h"
 #include "kindling/data/dataset.h"
 
 namespace kindling {
@@ -27,7 +28,7 @@ struct ImageFormat {
 using ImageSize = std::array<std::int64_t, 2>;  // height, width
 
 // "3 x 4"
-std::string image_size_text(const ImageSize& size);
+KINDLING_API std::string image_size_text(const ImageSize& size);
 
 // Returns the format for `size` and `channels`; absent ones are those of the file.
 ImageFormat format_like(const std::filesystem::path& file, const std::optional<ImageSize>& size,

@@ -174,11 +174,11 @@ std::vector<std::string> errors_of(const ImageFiles& files) {
 
 }  // namespace
 
-ImageFiles files_in_class_folders(const fs::path& root) {
+ImageFiles files_in_class_folders(const fs::path& root, const std::string& key) {
   if (!fs::is_directory(root))
     throw DataError({.place = root.string(),
                      .found = fs::exists(root) ? "it is not a directory" : "no such directory",
-                     .wanted = "the directory of data.root, with a directory of images per class",
+                     .wanted = "the directory of " + key + ", with a directory of images per class",
                      .remedy = kRelativePaths});
   ImageFiles files{.folder = root};
   FoundFiles found(root, files);

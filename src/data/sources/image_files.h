@@ -23,7 +23,8 @@ struct ImageFiles {
 // name: files whose ending or first bytes are those of a format that
 // Kindling reads. Images of other formats, other files and hidden ones are counted and named by warnings.
 // Throws DataError for a missing directory and for a class without images.
-ImageFiles files_in_class_folders(const std::filesystem::path& root);
+// `key`: that names the directory.
+ImageFiles files_in_class_folders(const std::filesystem::path& root, const std::string& key = "data.root");
 
 // Returns the files of a table with the columns file and label, in its order. Throws DataError with the
 // row, and ConfigError for a missing column. `weights`: another column; empty: none. `must_exist`: files that

@@ -2,6 +2,10 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "data/loading/balanced_sampler.h"
@@ -12,11 +16,14 @@
 #include "data/sources/image_scale.h"
 #include "data/sources/split_findings.h"
 #include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
 #include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
 
 namespace kindling {
 namespace {
+
+namespace fs = std::filesystem;
 
 void check_folder_options(const ImageFolderOptions& options, const DataOptions& shared) {
   validate(options, "data");
@@ -35,6 +42,8 @@ void check_folder_options(const ImageFolderOptions& options, const DataOptions& 
   if (is_split && (shared.train || shared.val))
     refuse("data", "val_fraction or folds, and a range of files in train or val",
            "one way to split the files");
+  if (options.val_root && (is_split || shared.val))
+    refuse("data.val_root", "it is set, and the files are split, too", "one way to get validation images");
   if (options.fold != 0 && !options.folds)
     refuse("data.fold", "folds is not set", "folds = N, with fold < N");
   if (options.stratify && !is_split)
@@ -46,6 +55,25 @@ ImageFiles find_files(const ImageFolderOptions& options) {
   if (!options.list) return files_in_class_folders(*options.root);
   return files_in_list(*options.list, options.root.value_or(options.list->parent_path()), options.weights,
                        /*must_exist=*/options.on_broken == "stop");
+}
+
+// The images of `val_root` with the labels of the training classes.
+ImageFiles find_validation_files(const fs::path& val_root, const ImageFiles& training) {
+  ImageFiles files = files_in_class_folders(val_root, "data.val_root");
+  std::vector<std::int64_t> labels;
+  for (const std::string& name : files.classes) {
+    const auto found = std::ranges::find(training.classes, name);
+    if (found == training.classes.end())
+      throw DataError(
+          {.place = (val_root / name).string(),
+           .found = "no training images have this class",
+           .wanted = "one of " + list_names(training.classes),
+           .remedy = "add its images to " + training.folder.string() + ", or remove the directory"});
+    labels.push_back(found - training.classes.begin());
+  }
+  for (std::int64_t& label : files.labels) label = labels[static_cast<std::size_t>(label)];
+  files.classes = training.classes;
+  return files;
 }
 
 SplitIndices split_files(const ImageFiles& files, const ImageFolderOptions& options,
@@ -66,10 +94,18 @@ SplitIndices split_files(const ImageFiles& files, const ImageFolderOptions& opti
 }  // namespace
 
 struct ImageFolder::Impl {
-  std::shared_ptr<DataLoader> loader_of(const std::vector<std::int64_t>& samples,
+  std::shared_ptr<DataLoader> loader_of(const std::shared_ptr<const ImageFiles>& of,
+                                        const std::vector<std::int64_t>& samples,
                                         DataLoaderOptions loader_options) const {
-    return std::make_shared<DataLoader>(std::make_shared<ImageFileDataset>(files, samples, format),
+    return std::make_shared<DataLoader>(std::make_shared<ImageFileDataset>(of, samples, format),
                                         std::move(loader_options));
+  }
+
+  // Removes broken files if they are to be skipped.
+  std::shared_ptr<const ImageFiles> kept(ImageFiles found) {
+    skipped.insert(skipped.end(), found.unread.begin(), found.unread.end());
+    if (options.on_broken == "skip") std::ranges::move(drop_broken_files(found), std::back_inserter(skipped));
+    return std::make_shared<const ImageFiles>(std::move(found));
   }
 
   std::shared_ptr<const Sampler> sampler_of_classes(std::int64_t seed) const {
@@ -90,7 +126,7 @@ struct ImageFolder::Impl {
 
   const ImageFolderOptions options;
   const ImageScale scale{.normalize = options.normalize};
-  std::shared_ptr<const ImageFiles> files{};
+  std::shared_ptr<const ImageFiles> files{}, val_files{};  // the same without val_root
   ImageFormat format{};
   SplitIndices split{};
   std::vector<std::string> skipped{};  // an error per file
@@ -107,13 +143,16 @@ ImageFolder::ImageFolder(ImageFolderOptions options, DataOptions data_options)
 ImageFolder::~ImageFolder() = default;
 
 void ImageFolder::prepare_data() {
-  ImageFiles files = find_files(impl_->options);
-  impl_->skipped = files.unread;
-  if (impl_->options.on_broken == "skip")
-    for (std::string& error : drop_broken_files(files)) impl_->skipped.push_back(std::move(error));
-  impl_->split = split_files(files, impl_->options, options());
-  impl_->format = format_like(files.path(0), impl_->options.size, impl_->options.channels);
-  impl_->files = std::make_shared<const ImageFiles>(std::move(files));
+  const ImageFolderOptions& own = impl_->options;
+  impl_->skipped.clear();
+  impl_->files = impl_->val_files = impl_->kept(find_files(own));
+  const ImageFiles& files = *impl_->files;
+  impl_->split = split_files(files, own, options());
+  impl_->format = format_like(files.path(0), own.size, own.channels);
+  if (!own.val_root) return;
+  impl_->val_files = impl_->kept(find_validation_files(*own.val_root, files));
+  impl_->split.val.resize(impl_->val_files->names.size());
+  std::iota(impl_->split.val.begin(), impl_->split.val.end(), 0);
 }
 
 std::shared_ptr<DataLoader> ImageFolder::train_dataloader() {
@@ -122,13 +161,13 @@ std::shared_ptr<DataLoader> ImageFolder::train_dataloader() {
   DataLoaderOptions loader = loader_options(/*train=*/true);
   if (!impl_->options.weights.empty()) loader.sampler = impl_->weighted_sampler(options().seed);
   if (options().sampler == "balanced") loader.sampler = impl_->sampler_of_classes(options().seed);
-  return impl_->train_loader = impl_->loader_of(impl_->split.train, std::move(loader));
+  return impl_->train_loader = impl_->loader_of(impl_->files, impl_->split.train, std::move(loader));
 }
 
 std::shared_ptr<DataLoader> ImageFolder::val_dataloader() {
   prepare();
   if (!impl_->val_loader && !impl_->split.val.empty())
-    impl_->val_loader = impl_->loader_of(impl_->split.val, loader_options(/*train=*/false));
+    impl_->val_loader = impl_->loader_of(impl_->val_files, impl_->split.val, loader_options(/*train=*/false));
   return impl_->val_loader;
 }
 
@@ -150,7 +189,7 @@ SampleIds ImageFolder::val_ids() {
   prepare();
   SampleIds ids{.name = "file"};
   for (const std::int64_t sample : impl_->split.val)
-    ids.values.push_back(impl_->files->names[static_cast<std::size_t>(sample)]);
+    ids.values.push_back(impl_->val_files->names[static_cast<std::size_t>(sample)]);
   return ids;
 }
 

@@ -77,6 +77,56 @@ TEST_F(ImageRun, LearnsFromAConfigAlone) {
   EXPECT_EQ(validate(), validate());
 }
 
+TEST_F(ImageRun, NeedsNoConfig) {
+  const auto start = [&](const std::string& command, const std::filesystem::path& images) {
+    std::vector<std::string> words{command, images.string(), "trainer.num_gpus=0"};
+    if (command == "fit")
+      words.insert(words.end(), {"run.dir=" + (scratch_ / "runs").string(), "--progress=none",
+                                 "trainer.max_epochs=2", "trainer.num_threads=1"});
+    ProgramRun run = run_program(words);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run;
+  };
+  const auto expect_in = [](const std::string& text, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts)
+      EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  };
+  expect_in(start("fit", scratch_ / "images/").out,
+            {"model.name = \"small_cnn\"", "model.num_classes = 2", "data.val_fraction = 0.2",
+             "data.stratify = true"});
+  // The directories train and val; images of two sizes, one of them with colors.
+  write_png(scratch_ / "pets/train/cat/1.png", 70, 90, 1);
+  write_png(scratch_ / "pets/train/dog/1.png", 66, 65, 3);
+  write_png(scratch_ / "pets/train/dog/2.png", 70, 90, 1);
+  write_png(scratch_ / "pets/valid/dog/1.png", 70, 90, 1);
+  const std::string config = start("config", scratch_ / "pets").out;
+  expect_in(config, {"# A config for pets.", "name = \"resnet18\"", "in_channels = 3", "num_classes = 2",
+                     "val_root = \"" + (scratch_ / "pets/valid").string() + "\"",
+                     "# train and valid are directories in it", "size = [64, 64]",
+                     "# images of different sizes, such as 66 x 65 and 70 x 90", "channels = 3"});
+  EXPECT_EQ(config.find("val_fraction"), std::string::npos) << config;
+  write_text(scratch_ / "pets.toml", config);
+  start("fit", scratch_ / "pets.toml");
+  expect_in(run_program({"data", "check", (scratch_ / "pets").string()}).out, {"cat", "dog"});
+}
+
+TEST_F(ImageRun, ExplainsADirectoryThatItCannotUse) {
+  ASSERT_EQ(fit("runs", {"trainer.max_epochs=1"}).exit_code, 0);
+  const ProgramRun refused = run_program({"fit", run("runs").string()});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("to resume a run: kindling fit --resume"), std::string::npos) << refused.err;
+  std::filesystem::create_directories(scratch_ / "empty");
+  const ProgramRun empty = run_program({"fit", scratch_ / "empty"});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_EQ(empty.err,
+            (scratch_ / "empty").string() +
+                ": there are no directories in it; expected: a config file, or a directory of images: one "
+                "directory per class, or images and masks; to resume a run: kindling fit --resume RUN\n");
+  const ProgramRun two = run_program({"fit", scratch_ / "images", scratch_ / "empty"});
+  EXPECT_EQ(two.exit_code, 2);
+  EXPECT_NE(two.err.find("two directories, "), std::string::npos) << two.err;
+}
+
 TEST_F(ImageRun, IsBitIdenticalForAnyNumberOfWorkers) {
   for (const char* workers : {"0", "1", "4"})
     ASSERT_EQ(fit(std::string("workers") + workers, {std::string("data.num_workers=") + workers}).exit_code,

@@ -98,6 +98,35 @@ TEST_F(SegmentationRun, LearnsValidatesPredictsAndExports) {
       << refused.err;
 }
 
+// Masks of the values 0 and 255, which are no class numbers.
+TEST_F(SegmentationRun, NeedsNoConfig) {
+  for (const fs::directory_entry& file : fs::directory_iterator(scratch_ / "bars/masks")) {
+    Image mask = read_mask(file.path());
+    for (std::uint8_t& value : mask.pixels) value = value == 1 ? 255 : 0;
+    write_mask(file.path(), mask);
+  }
+  const ProgramRun done =
+      run_program({"fit", scratch_ / "bars/", "run.dir=" + (scratch_ / "runs").string(), "--progress=none",
+                   "trainer.max_epochs=1", "model.width=4", "model.depth=2"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.out.find("--out masks/\n"), std::string::npos) << done.out;
+  const std::string config = read_file(run_of("runs") + "/config.toml", 1 << 16);
+  for (const char* line : {"name = \"unet\"", "num_classes = 2", "in_channels = 1",
+                           "name = \"segmentation_folder\"", "mask_values = [0, 255]", "val_fraction = 0.2"})
+    EXPECT_NE(config.find(line), std::string::npos) << line << "\n" << config;
+}
+
+TEST_F(SegmentationRun, RefusesBoxes) {
+  fs::rename(scratch_ / "bars/masks", scratch_ / "bars/labels");
+  const ProgramRun refused = run_program({"fit", scratch_ / "bars"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(refused.err,
+            (scratch_ / "bars").string() +
+                ": the directories images and labels, as data sets with boxes have them; expected: a "
+                "directory per class, or images and masks; Kindling has no detection; if they are masks, "
+                "rename the directory to masks\n");
+}
+
 TEST_F(SegmentationRun, NeedsNoIgnoreIndexInTheModel) {
   const ProgramRun refused =
       run_program({"fit", scratch_ / "bars.toml", "model.ignore_index=255", "--check"});
