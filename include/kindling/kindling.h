@@ -10,6 +10,7 @@
 #include "kindling/charts/chart.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/data/array_data.h"
+#include "kindling/data/array_data_options.h"
 #include "kindling/data/cifar_data.h"
 #include "kindling/data/collated_dataset.h"
 #include "kindling/data/color_jitter.h"

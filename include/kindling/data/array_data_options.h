@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/config/options.h"
+
+namespace kindling {
+
+// The options of ArrayData (array_data.h).
+struct ArrayDataOptions {
+  std::filesystem::path file{};  // .npz, .npy, .safetensors, .pt or raw (.bin, .raw, .dat)
+  std::optional<std::filesystem::path> labels_file{};  // absent: `file`
+  // Names in the files. A .npy file has none; for a raw file, the type and shape of a sample, such as
+  // "float32[3, 64, 64]" or "int64".
+  std::string inputs = "x", labels = "y";
+  std::vector<std::string> more_inputs{};  // names of further inputs, which follow the first one in a batch
+  bool keep_type = false;                  // small numbers do not become float32
+  std::string val_inputs{}, val_labels{};  // of the validation samples, in the same files
+  std::string weights{};  // name of an array [samples] by which training samples are drawn, in the same file
+  std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation
+  double divisor = 1;                                // before `normalize`
+  // The split, see split.h. Without it and without val_inputs, DataOptions::val is a range of samples.
+  std::optional<double> val_fraction{};
+  std::optional<std::int64_t> folds{};
+  std::int64_t fold = 0;
+  bool stratify = false;  // by the labels
+  std::int64_t seed = 0;  // of the split
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field(
+          "file", &ArrayDataOptions::file,
+          {.doc = "file of the arrays: .npz, .npy, .safetensors, .pt, or raw values (.bin, .raw, .dat)",
+           .example = "\"data.npz\""}),
+      kindling::field("labels_file", &ArrayDataOptions::labels_file,
+                      {.doc = "file of the labels; absent: the same file", .example = "\"labels.npy\""}),
+      kindling::field("inputs", &ArrayDataOptions::inputs,
+                      {.doc = "name of the inputs in the file; a .npy file has no names; for a raw file, the "
+                              "type and shape of a sample, such as float32[3, 64, 64]"}),
+      kindling::field("more_inputs", &ArrayDataOptions::more_inputs,
+                      {.doc = "names of further inputs, in the order in which a model with several inputs "
+                              "takes them; they are not scaled",
+                       .example = "[\"mask\"]"}),
+      kindling::field("keep_type", &ArrayDataOptions::keep_type,
+                      {.doc = "keep booleans, bytes and other numbers of up to 16 bits, for an exported "
+                              "program that takes them; false: they become float32"}),
+      kindling::field("labels", &ArrayDataOptions::labels,
+                      {.doc = "name of the labels; for a raw file, their type and shape, such as int64"}),
+      kindling::field(
+          "val_inputs", &ArrayDataOptions::val_inputs,
+          {.doc = "name of the inputs for validation, in the same file", .example = "\"x_test\""}),
+      kindling::field("val_labels", &ArrayDataOptions::val_labels,
+                      {.doc = "name of the labels for validation", .example = "\"y_test\""}),
+      kindling::field(
+          "weights", &ArrayDataOptions::weights,
+          {.doc = "name of an array [samples] in the same file; each epoch draws training samples "
+                  "with replacement, in proportion to it",
+           .example = "\"w\""}),
+      kindling::field("normalize", &ArrayDataOptions::normalize,
+                      {.doc = "[mean, std], applied after the division", .example = "[0.5, 0.25]"}),
+      kindling::field("divisor", &ArrayDataOptions::divisor,
+                      {.doc = "number that inputs are divided by, such as 255 for bytes of pixels",
+                       .min = 0,
+                       .min_excluded = true}),
+      kindling::field("val_fraction", &ArrayDataOptions::val_fraction,
+                      {.doc = "fraction of the samples for validation",
+                       .min = 0,
+                       .max = 1,
+                       .min_excluded = true,
+                       .max_excluded = true,
+                       .example = "0.2"}),
+      kindling::field("folds", &ArrayDataOptions::folds,
+                      {.doc = "number of folds, one of which is for validation", .min = 2, .example = "5"}),
+      kindling::field("fold", &ArrayDataOptions::fold,
+                      {.doc = "the fold for validation, counted from 0", .min = 0}),
+      kindling::field("stratify", &ArrayDataOptions::stratify,
+                      {.doc = "split each class in the same proportion"}),
+      kindling::field("seed", &ArrayDataOptions::seed, {.doc = "seed of the split", .min = 0}));
+};
+
+}  // namespace kindling
