@@ -103,8 +103,8 @@ SourceArray plain_array(const StoredArray& stored, const std::shared_ptr<const I
   const at::ScalarType type = scalar_type_of(stored.type);
   if (stays_in_file && !stored.shape.empty()) {
     array.values = at::empty({1}, type).expand(stored.shape);
-    array.rows = file;
-    array.begin = stored.begin;
+    array.rows = std::make_shared<FileRows>(file, stored.begin,
+                                            stored.size_bytes / static_cast<std::size_t>(stored.shape[0]));
     return array;
   }
   array.values = at::empty(stored.shape, type);
@@ -167,7 +167,7 @@ void SourceArray::refuse(const std::string& wanted) const {
 }
 
 at::Tensor SourceArray::all_samples() const {
-  return rows ? StoredRows({.file = rows, .begin = begin, .like = values}).read_all() : values;
+  return rows ? StoredRows({.source = rows, .like = values}).read_all() : values;
 }
 
 at::Tensor SourceArray::some_samples() const {
@@ -176,7 +176,7 @@ at::Tensor SourceArray::some_samples() const {
   const std::int64_t most =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(kSmallArrayBytes) / bytes, 1, kSomeSamples);
   const std::int64_t chosen = std::min(count, most), step = count / chosen;
-  const StoredRows stored({.file = rows, .begin = begin, .like = values});
+  const StoredRows stored({.source = rows, .like = values});
   at::Tensor samples = stored.none().clone();
   stored.read(at::arange(0, chosen * step, step, at::kLong), samples);
   return samples;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/arrays/row_source.h"
 #include "kindling/base/export.h"
-#include "kindling/base/file.h"
 
 namespace kindling {
 
@@ -34,8 +34,7 @@ struct SourceArray {
   std::filesystem::path file{};
   std::string name{};   // empty: the file has one array
   at::Tensor values{};  // in memory, or of the type and sizes only; undefined: it was not requested
-  std::shared_ptr<const InputFile> rows{};  // nullptr: the values are in memory
-  std::size_t begin = 0;                    // of the values in `rows`
+  std::shared_ptr<const RowSource> rows{};  // nullptr: the values are in memory
 
   std::string place() const;  // for messages: "a.npz, array 'x'"
   // Throws DataError that names the array, its type and its sizes.

@@ -45,34 +45,31 @@ StoredRows::StoredRows(Options options) : options_(std::move(options)) {
   is_converted_ = !none_.is_same(raw);
 }
 
-// Consecutive rows are read at once.
-void StoredRows::read_raw(const std::int64_t* numbers, std::int64_t count, char* out) const {
-  for (std::int64_t i = 0, end = 0; i < count; i = end) {
-    for (end = i + 1; end < count && numbers[end] == numbers[end - 1] + 1;) ++end;
-    if (numbers[i] < 0 || numbers[end - 1] >= size())
-      throw DataError({.place = options_.file->path().string(),
-                       .found = "there is no sample " + std::to_string(numbers[i]),
-                       .wanted = "numbers below " + std::to_string(size())});
-    const std::size_t bytes = static_cast<std::size_t>(end - i) * row_bytes_;
-    options_.file->read(options_.begin + static_cast<std::size_t>(numbers[i]) * row_bytes_, out, bytes);
-    out += bytes;
-  }
+void StoredRows::require_rows(const std::int64_t* numbers, std::int64_t count) const {
+  const auto* const wrong =
+      std::find_if(numbers, numbers + count, [this](std::int64_t row) { return row < 0 || row >= size(); });
+  if (wrong == numbers + count) return;
+  throw DataError({.place = options_.source->place(),
+                   .found = "there is no sample " + std::to_string(*wrong),
+                   .wanted = "numbers below " + std::to_string(size())});
 }
 
 void StoredRows::read(const at::Tensor& numbers, at::Tensor& out) const {
   const std::int64_t count = numbers.size(0);
   const at::Tensor ordered = numbers.contiguous();
   const std::int64_t* const number = ordered.const_data_ptr<std::int64_t>();
+  require_rows(number, count);
   resize_rows(out, count);
   with_errors_as<DataError>([&] {
-    if (!is_converted_) return read_raw(number, count, static_cast<char*>(out.mutable_data_ptr()));
+    if (!is_converted_)
+      return options_.source->read(number, count, static_cast<char*>(out.mutable_data_ptr()));
     const auto at_once = static_cast<std::int64_t>(
         std::max<std::size_t>(1, kConvertedBytes / std::max<std::size_t>(row_bytes_, 1)));
     const at::Tensor raw =
         at::empty(sizes_of(options_.like, std::min(at_once, count)), options_.like.options());
     for (std::int64_t begin = 0; begin < count; begin += at_once) {
       const std::int64_t rows = std::min(at_once, count - begin);
-      read_raw(number + begin, rows, static_cast<char*>(raw.mutable_data_ptr()));
+      options_.source->read(number + begin, rows, static_cast<char*>(raw.mutable_data_ptr()));
       out.narrow(0, begin, rows).copy_(options_.convert(raw.narrow(0, 0, rows)));
     }
   });

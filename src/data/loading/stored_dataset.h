@@ -9,21 +9,19 @@
 #include <variant>
 #include <vector>
 
+#include "formats/arrays/row_source.h"
 #include "kindling/base/export.h"
-#include "kindling/base/file.h"
 #include "kindling/data/dataset.h"
 #include "kindling/tensors/batch.h"
 
 namespace kindling {
 
-// The rows of an array that stays in its file, [samples, …] in row-major order. Rows are read, not mapped:
-// the system would end a process that uses a mapped page beyond the end of a file that has been shortened.
+// The rows of an array that stays in its file, [samples, …] in row-major order.
 class KINDLING_API StoredRows {
  public:
   struct Options {
-    std::shared_ptr<const InputFile> file{};
-    std::size_t begin = 0;  // of the values in the file
-    at::Tensor like{};      // has the array's type and sizes; its values are not used
+    std::shared_ptr<const RowSource> source{};
+    at::Tensor like{};  // has the array's type and sizes; its values are not used
     // Converts rows as they are in the file, which are in a buffer of this class, to those of a batch, each
     // on its own. Must be thread-safe. Returns its argument if nothing is converted. Empty: as in the file.
     std::function<at::Tensor(const at::Tensor&)> convert{};
@@ -39,7 +37,7 @@ class KINDLING_API StoredRows {
   const at::Tensor& none() const { return none_; }
 
  private:
-  void read_raw(const std::int64_t* numbers, std::int64_t count, char* out) const;
+  void require_rows(const std::int64_t* numbers, std::int64_t count) const;
 
   Options options_;
   std::size_t row_bytes_;

@@ -158,8 +158,7 @@ using Column = StoredDataset::Column;
 template <class Convert>
 Column column_of(const SourceArray& array, Convert convert) {
   if (!array.rows) return convert(array.values);
-  return StoredRows(
-      {.file = array.rows, .begin = array.begin, .like = array.values, .convert = std::move(convert)});
+  return StoredRows({.source = array.rows, .like = array.values, .convert = std::move(convert)});
 }
 
 Column input_column(const SourceArray& array, bool will_be_scaled) {

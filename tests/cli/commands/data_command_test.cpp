@@ -91,9 +91,10 @@ TEST(DataCheck, ReadsArraysInTheirFilesInPartsAndWarns) {
   const Scratch scratch;
   const at::Tensor values = at::arange(7).view({7, 1, 1}).expand({7, 1500, 1000}).to(at::kFloat).contiguous();
   write_text(scratch / "x.bin", {static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
-  const auto file = std::make_shared<const InputFile>(scratch / "x.bin");
+  const auto rows = std::make_shared<FileRows>(std::make_shared<const InputFile>(scratch / "x.bin"),
+                                               /*begin=*/0, values.nbytes() / 7);
   const auto dataset = std::make_shared<StoredDataset>(std::vector<StoredDataset::Column>{
-      StoredRows({.file = file, .like = values}), at::arange(7).remainder(2)});
+      StoredRows({.source = rows, .like = values}), at::arange(7).remainder(2)});
   const LogLines log;
   const SetReport report = report_of("train", DataLoader(dataset, {.batch_size = 4}), false);
   ASSERT_EQ(report.tensors.size(), 2U);
