@@ -882,5 +882,39 @@ TEST_P(TableOnDevice, TransformsBatchesWhereTheyAre) {
   EXPECT_TRUE(same(batch[0].cpu(), at::tensor({1.F, 1.F, 0.F, 2.F, 0.F, 1.F, 3.F, 0.F, 0.F}).view({3, 3})));
 }
 
+// As read_arrow() makes one.
+TEST_F(TableFile, MayBeInMemory) {
+  const std::string text = kHouses;
+  Table table = parse_table(text, "houses");
+  const TableDataOptions options{
+      .target = {"price"}, .categories = {"age"}, .id = "row", .rename = {{"rooms", "size"}}};
+  const DataOptions shared{.shuffle = false, .train = {{0, 4}}, .val = {{4, 5}}};
+  TableData in_memory(table, options, shared);
+  TableDataOptions of_file = options;
+  of_file.file = write("houses.csv", text);
+  TableData in_file(of_file, shared);
+  for (TableData* const data : {&in_memory, &in_file}) data->prepare();
+  EXPECT_EQ(in_memory.schema().text(), in_file.schema().text());
+  const Batch read = first(in_memory.train_dataloader()), expected = first(in_file.train_dataloader());
+  EXPECT_TRUE(same_raw(read[0], expected[0]));
+  EXPECT_TRUE(read[1].equal(expected[1]));
+  EXPECT_EQ(in_memory.val_ids().values, std::vector<std::string>{"a5"});
+
+  table.columns.pop_back();  // without the price
+  in_memory.predict_from(table);
+  EXPECT_EQ(first(in_memory.predict_dataloader())[0].size(0), 5);
+  EXPECT_EQ(in_memory.predict_ids().values.front(), "a1");
+
+  const auto refusal_of = [&](const TableDataOptions& wrong) {
+    return message([&] { TableData(parse_table(text, "houses"), wrong, shared).prepare(); });
+  };
+  EXPECT_EQ(refusal_of({.target = {"price"}, .numbers = {"city"}}),
+            "the table, column 'city': its values are texts; expected: numbers");
+  EXPECT_EQ(
+      refusal_of({.target = {"prices"}}),
+      "data.target: the table has no column 'prices'; expected: one of row, rooms, city, age, price; did you "
+      "mean 'price'?");
+}
+
 }  // namespace
 }  // namespace kindling

@@ -8,6 +8,7 @@
 #include "kindling/base/export.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/table_data_options.h"
+#include "kindling/formats/table.h"
 #include "kindling/formats/table_schema.h"
 
 namespace kindling {
@@ -49,6 +50,9 @@ class KINDLING_API TableData : public DataModule {
  public:
   // Throws ConfigError.
   explicit TableData(TableDataOptions options, DataOptions data_options = {});
+  // Samples from the rows of a table in memory, such as read_arrow() returns. `options.file` is its name in
+  // messages, "the table" if it is empty; options that say how a file is written have no effect.
+  TableData(Table table, TableDataOptions options, DataOptions data_options = {});
   ~TableData() override;
 
   // Reads the file, splits its rows and fits the transform; with a restored transform, files are read when
@@ -68,6 +72,7 @@ class KINDLING_API TableData : public DataModule {
   void restore_input_transform(const std::string& description) override;
   // Predicts the rows of another file: its columns in any order, without targets, label and group.
   void predict_from(const std::filesystem::path& file) override;
+  void predict_from(Table table);
   std::vector<std::string> class_names() override;
   // Of the files that have been read.
   std::vector<std::string> skipped_samples() override;

@@ -27,6 +27,12 @@ namespace kindling {
 namespace {
 
 constexpr const char* kTableFile = "a CSV or JSON lines file";
+constexpr const char *kTableInMemory = "the table", *kTableToPredict = "the table to predict";
+
+TableDataOptions with_name(TableDataOptions options) {
+  if (options.file.empty()) options.file = kTableInMemory;
+  return options;
+}
 
 at::Tensor index_tensor(const std::vector<std::int64_t>& rows) { return at::tensor(rows, at::kLong); }
 
@@ -113,7 +119,7 @@ struct TableData::Impl {
   // Reads the training file, and fits the transform unless a saved one is used.
   void read_training_file(const DataOptions& shared) {
     if (is_read) return;
-    require_data_file(options.file, "file", kTableFile);
+    if (!reader.has_kept(options.file)) require_data_file(options.file, "file", kTableFile);
     const std::string place = options.file.string();
     const bool fits = !transform;
     const Table table = fits
@@ -233,10 +239,16 @@ TableData::TableData(TableDataOptions options, DataOptions data_options)
   impl_ = std::make_unique<Impl>(std::move(options));
 }
 
+TableData::TableData(Table table, TableDataOptions options, DataOptions data_options)
+    : TableData(with_name(std::move(options)), std::move(data_options)) {
+  impl_->reader.keep(impl_->options.file, std::move(table));
+}
+
 TableData::~TableData() = default;
 
 void TableData::prepare_data() {
-  if (!impl_->predict_file.empty() && !std::filesystem::exists(impl_->predict_file))
+  if (!impl_->predict_file.empty() && !impl_->reader.has_kept(impl_->predict_file) &&
+      !std::filesystem::exists(impl_->predict_file))
     throw DataError({.place = impl_->predict_file.string(),
                      .found = "no such file",
                      .wanted = std::string(kTableFile) + " to predict"});
@@ -323,6 +335,11 @@ void TableData::restore_input_transform(const std::string& description) {
 }
 
 void TableData::predict_from(const std::filesystem::path& file) { impl_->predict_file = file; }
+
+void TableData::predict_from(Table table) {
+  impl_->reader.keep(kTableToPredict, std::move(table));
+  impl_->predict_file = kTableToPredict;
+}
 
 std::vector<std::string> TableData::class_names() { return schema().classes; }
 

@@ -10,6 +10,7 @@
 #include "data/sources/date_columns.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/unified_values.h"
+#include "formats/tables/chosen_columns.h"
 #include "formats/tables/table_units.h"
 #include "formats/tables/wrong_values.h"
 #include "kindling/base/error.h"
@@ -80,6 +81,8 @@ TableOptions TableReader::reading(const TableOptions& columns, const std::string
 
 // Throws the errors in values of the files that are still to be read, too.
 Table TableReader::read(const std::filesystem::path& file, const TableOptions& read) const {
+  if (const auto kept = tables_.find(file); kept != tables_.end())
+    return with_chosen_columns(kept->second, read, file.string());
   try {
     return read_table_or_list_errors(file, read);
   } catch (const DataError& error) {
@@ -190,7 +193,7 @@ void TableReader::find_wrong_times(const Table& table, const std::string& place,
 Table TableReader::names_only() const {
   TableOptions read = layout_of(options_);
   read.skips_broken = skips();
-  return read_table(options_.file, read);
+  return this->read(options_.file, read);
 }
 
 void TableReader::warn_of_texts(const std::string& name, const std::vector<std::string>& without_unit) const {

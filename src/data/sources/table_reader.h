@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/sources/table_rows.h"
@@ -21,6 +22,9 @@ class TableReader {
   // `options` must outlive the reader. A column without a name becomes `id` or part of `exclude` there.
   explicit TableReader(TableDataOptions& options) : options_(options) {}
 
+  // Has a table in memory take the place of a file.
+  void keep(const std::filesystem::path& file, Table table) { tables_[file] = std::move(table); }
+  bool has_kept(const std::filesystem::path& file) const { return tables_.contains(file); }
   // Reads the training file without a schema.
   Table read_first();
   // Reads a file by the schema.
@@ -45,6 +49,7 @@ class TableReader {
 
   TableDataOptions& options_;
   std::map<std::string, NumberUnit> units_{};
+  std::map<std::filesystem::path, Table> tables_{};  // in memory
   std::vector<std::string> skipped_{};
 };
 

@@ -13,23 +13,6 @@ namespace kindling {
 
 namespace {
 
-// Sorts the texts of the index bytewise into the column's categories, and replaces its codes, which are
-// numbers of the index.
-void sort_categories(const CategoryIndex& index, TableColumn& column) {
-  const std::vector<std::string>& names = index.names();
-  std::vector<std::int32_t> order(names.size()), sorted(names.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto name_of = [&](std::int32_t code) -> const std::string& {
-    return names[static_cast<std::size_t>(code)];
-  };
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return name_of(a) < name_of(b); });
-  for (const std::int32_t code : order) {
-    sorted[static_cast<std::size_t>(code)] = static_cast<std::int32_t>(column.categories.size());
-    column.categories.push_back(name_of(code));
-  }
-  for (std::int32_t& code : column.codes) code = code < 0 ? code : sorted[static_cast<std::size_t>(code)];
-}
-
 [[noreturn]] void refuse_unknown_column(const std::string& name, const std::vector<std::string>& names,
                                         const std::string& place) {
   const std::string near = nearest(name, names);
@@ -141,6 +124,21 @@ std::vector<std::string> wrong_kinds(std::span<const ColumnState> columns, const
     names.push_back(state.column.name);
   }
   return names;
+}
+
+void sort_categories(const CategoryIndex& index, TableColumn& column) {
+  const std::vector<std::string>& names = index.names();
+  std::vector<std::int32_t> order(names.size()), sorted(names.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto name_of = [&](std::int32_t code) -> const std::string& {
+    return names[static_cast<std::size_t>(code)];
+  };
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return name_of(a) < name_of(b); });
+  for (const std::int32_t code : order) {
+    sorted[static_cast<std::size_t>(code)] = static_cast<std::int32_t>(column.categories.size());
+    column.categories.push_back(name_of(code));
+  }
+  for (std::int32_t& code : column.codes) code = code < 0 ? code : sorted[static_cast<std::size_t>(code)];
 }
 
 Table table_of(std::vector<ColumnState> columns, std::size_t num_rows, BrokenRows& broken) {

@@ -125,6 +125,9 @@ struct ColumnState {
 // mistakes, and their rows broken. Throws the error of the first one unless broken rows are skipped.
 std::vector<std::string> wrong_kinds(std::span<const ColumnState> columns, const TableOptions& options);
 
+// Sorts the categories of a column bytewise; its codes are numbers of the index.
+void sort_categories(const CategoryIndex& index, TableColumn& column);
+
 // Returns the columns that are not skipped, with their categories sorted bytewise.
 Table table_of(std::vector<ColumnState> columns, std::size_t num_rows, BrokenRows& broken);
 

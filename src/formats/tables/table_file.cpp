@@ -51,9 +51,12 @@ void refuse_other_formats(std::string_view bytes, const std::string& place) {
       {"BZh9\x31\x41\x59\x26", "compressed by bzip2", "decompress it: bunzip2 FILE"},
       {"\xfd\x37zXZ", "compressed by xz", "decompress it: unxz FILE"},
       {"\x28\xb5\x2f\xfd", "compressed by zstd", "decompress it: unzstd FILE"},
-      {"PAR1", "Parquet", "write it as CSV (pandas: to_csv(FILE, index=False))"},
+      {"PAR1", "Parquet",
+       "write it as CSV in Python: import pandas; pandas.read_parquet(FILE).to_csv(\"table.csv\", "
+       "index=False)"},
       {std::string_view("ARROW1\0\0", 8), "Arrow or Feather",
-       "write it as CSV (pandas: to_csv(FILE, index=False))"},
+       "write it as CSV in Python: import pandas; pandas.read_feather(FILE).to_csv(\"table.csv\", "
+       "index=False)"},
       {"\x89HDF", "HDF5", "write its table as CSV (pandas: to_csv(FILE, index=False))"},
       {"SQLite format 3", "a database of SQLite",
        "export the table: sqlite3 -header -csv FILE 'select * from T'"},
