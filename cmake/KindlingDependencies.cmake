@@ -93,41 +93,48 @@ if(_kindling_missing)
                       "KINDLING_FETCH_DEPENDENCIES=AUTO fetch the sources.")
 endif()
 
-# kindling_image_library(<name> PACKAGE <Debian package> HEADER <header> LIBRARY <name>): an interface library kindling_<name> of the
-# system, which nothing fetches. KINDLING_<NAME>: AUTO uses it where it is found, ON requires it, OFF reads no such files. Sets
-# KINDLING_HAS_<NAME>. The wheel has none by default, because the libraries of its users' systems may be missing or other ones.
-function(kindling_image_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PACKAGE;HEADER;LIBRARY" "")
+# kindling_file_library(<name> PACKAGE <Debian package> HEADER <header> [FOLDER <of the header>] LIBRARY <names>...
+#                       [WITHOUT <what happens without it>]): an interface library kindling_<name> of the system, which nothing fetches.
+# KINDLING_<NAME>: AUTO uses it where it is found, ON requires it, OFF does without. Sets KINDLING_HAS_<NAME>. The wheel has none by
+# default, because the libraries of its users' systems may be missing or other ones.
+function(kindling_file_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PACKAGE;HEADER;FOLDER;WITHOUT" "LIBRARY")
   string(TOUPPER ${name} upper)
+  if(NOT arg_WITHOUT)
+    set(arg_WITHOUT "${upper} files cannot be read")
+  endif()
   set(default AUTO)
   if(KINDLING_WHEEL)
     set(default OFF)
   endif()
-  set(KINDLING_${upper} ${default} CACHE STRING "Read ${upper} files: AUTO (if ${arg_PACKAGE} is installed), ON or OFF")
+  set(KINDLING_${upper} ${default} CACHE STRING "Use ${arg_PACKAGE}: AUTO (if it is installed), ON or OFF (${arg_WITHOUT})")
   set_property(CACHE KINDLING_${upper} PROPERTY STRINGS AUTO ON OFF)
   add_library(kindling_${name} INTERFACE)
   set(KINDLING_HAS_${upper} OFF PARENT_SCOPE)
   if(KINDLING_${upper} STREQUAL "OFF")
     return()
   endif()
-  find_path(KINDLING_${upper}_INCLUDE_DIR ${arg_HEADER})
-  find_library(KINDLING_${upper}_LIBRARY ${arg_LIBRARY})
+  find_path(KINDLING_${upper}_INCLUDE_DIR ${arg_HEADER} PATH_SUFFIXES ${arg_FOLDER})
+  find_library(KINDLING_${upper}_LIBRARY NAMES ${arg_LIBRARY})
   mark_as_advanced(KINDLING_${upper}_INCLUDE_DIR KINDLING_${upper}_LIBRARY)
   if(KINDLING_${upper}_INCLUDE_DIR AND KINDLING_${upper}_LIBRARY)
     target_include_directories(kindling_${name} SYSTEM INTERFACE ${KINDLING_${upper}_INCLUDE_DIR})
     target_link_libraries(kindling_${name} INTERFACE ${KINDLING_${upper}_LIBRARY})
     set(KINDLING_HAS_${upper} ON PARENT_SCOPE)
   elseif(KINDLING_${upper} STREQUAL "AUTO")
-    message(NOTICE "-- Kindling: ${arg_PACKAGE} is not installed: ${upper} files cannot be read")
+    message(NOTICE "-- Kindling: ${arg_PACKAGE} is not installed: ${arg_WITHOUT}")
   else()
     message(FATAL_ERROR "Kindling: ${arg_PACKAGE} is missing. Install the package, or set KINDLING_${upper} to AUTO or OFF.")
   endif()
 endfunction()
 
-kindling_image_library(png PACKAGE libpng-dev HEADER png.h LIBRARY png)
-kindling_image_library(jpeg PACKAGE libjpeg-dev HEADER jpeglib.h LIBRARY jpeg)
-kindling_image_library(webp PACKAGE libwebp-dev HEADER webp/decode.h LIBRARY webp)
-kindling_image_library(tiff PACKAGE libtiff-dev HEADER tiffio.h LIBRARY tiff)
+kindling_file_library(png PACKAGE libpng-dev HEADER png.h LIBRARY png)
+kindling_file_library(jpeg PACKAGE libjpeg-dev HEADER jpeglib.h LIBRARY jpeg)
+kindling_file_library(webp PACKAGE libwebp-dev HEADER webp/decode.h LIBRARY webp)
+kindling_file_library(tiff PACKAGE libtiff-dev HEADER tiffio.h LIBRARY tiff)
+# It inflates what HDF5 has compressed; without it, zlib does.
+kindling_file_library(deflate PACKAGE libdeflate-dev HEADER libdeflate.h LIBRARY deflate WITHOUT "zlib inflates instead")
+kindling_file_library(hdf5 PACKAGE libhdf5-dev HEADER hdf5.h FOLDER hdf5/serial LIBRARY hdf5_serial hdf5)
 
 # C is enabled only where it is needed, and not in a function, where CMake forbids it.
 if(_kindling_with_sources)

@@ -20,9 +20,9 @@ readonly clang_format_version=14.0.6
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev
   libpng-dev libjpeg-dev)
-# libwebp and libtiff are optional, clang builds the consumer tests a second time, gfortran the module for Fortran, iproute2 makes two
+# libwebp, libtiff, libdeflate and HDF5 are optional, clang builds the consumer tests a second time, gfortran the module for Fortran, iproute2 makes two
 # machines of one
-readonly test_packages=(libgtest-dev libwebp-dev libtiff-dev doxygen clang gfortran iproute2 python3-venv pkg-config)
+readonly test_packages=(libgtest-dev libwebp-dev libtiff-dev libdeflate-dev libhdf5-dev doxygen clang gfortran iproute2 python3-venv pkg-config)
 # Launchers of ranks, whose test needs root.
 readonly launcher_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge)
 
@@ -231,9 +231,9 @@ use_newest_libtorch() {
 # For tests that compare files and numbers with PyTorch's: what the Python part of the pinned torch needs; without it they are skipped.
 install_torch_for_python() {
   [ -x "$deps/venv/bin/python" ] || return 0
-  if "$deps/venv/bin/python" -c 'import torch, numpy, safetensors, xxhash' 2>/dev/null; then return 0; fi
+  if "$deps/venv/bin/python" -c 'import torch, numpy, safetensors, xxhash, h5py' 2>/dev/null; then return 0; fi
   say "installing what torch needs in Python with pip into $deps/venv, for tests"
-  pip_install "torch==$torch_version" numpy safetensors xxhash ||
+  pip_install "torch==$torch_version" numpy safetensors xxhash h5py ||
     say "pip could not install it (all it said is in $deps/pip.log): tests that need PyTorch in Python will be skipped"
 }
 

@@ -9,7 +9,7 @@ MODULES = ("base formats checkpoint config launch charts loggers runs device ten
 WITHOUT_LIBTORCH = MODULES[:8]
 # The sub-modules of a module, in the same order. "" stands for the files in the module's own folder; without it there are none.
 SUBMODULES = {
-    "formats": ["", "zip", "tables", "images", "safetensors", "arrays", "pt2", "torch"],
+    "formats": ["", "zip", "tables", "images", "safetensors", "arrays", "hdf5", "pt2", "torch"],
     "interop": ["run", "onnx", "export", "aoti", ""],
     "data": ["loading", "transforms", "sources", "masks"],
     "cli": ["config", "help", "run", "check", "sweep", "data", "commands", ""],

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "formats/arrays/row_source.h"
 #include "kindling/formats/safetensors.h"
 
 // Where the values of arrays are in their files, so that rows can be read without the others.
@@ -16,10 +18,11 @@ struct StoredArray {
   std::string name{};  // empty: the file has one array
   TensorType type = TensorType::float32;
   std::vector<std::int64_t> shape{};
-  std::size_t begin = 0, size_bytes = 0;  // of the values: little-endian
-  bool is_column_major = false;           // see NpyArray
-  bool is_compressed = false;             // then type, shape and begin are not known
-  bool is_requested = true;               // false: the name alone is known
+  std::size_t begin = 0, size_bytes = 0;    // of the values: little-endian
+  bool is_column_major = false;             // see NpyArray
+  bool is_compressed = false;               // then type, shape and begin are not known
+  bool is_requested = true;                 // false: the name alone is known
+  std::shared_ptr<const RowSource> rows{};  // of a file whose values are not simply from `begin` on
 };
 
 // Read headers, no values. The first three throw as read_npy(), read_npz() and SafetensorsFile do, with
