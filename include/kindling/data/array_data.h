@@ -34,6 +34,16 @@ namespace kindling {
 // exported with the transforms take float32 for float64 inputs, or float64 if float32 would round a feature
 // that coarsely.
 //
+// With `normalize_by`, the mean and the standard deviation are computed in float64 over the training samples,
+// and are saved with the model.
+//
+// With `horizon`, samples are pairs of rows of one array, the states of a system in time: inputs are a row,
+// targets the row `horizon` rows later, both float32 on the device and scaled alike. The rows are one series,
+// a trajectory; or several, by numbers of series or by the first dimension of the array. Several series are
+// split as a whole, the rows of a single one by time: the last ones are for validation. Training pairs have
+// no rows of the validation. Predictions are in the unit of the data. More inputs have a value for each row,
+// or, with the layout "series_time" and other first two dimensions than the inputs, for each series.
+//
 //   ArrayData data({.file = "mnist.npz", .inputs = "x_train", .labels = "y_train", .val_inputs = "x_test",
 //                   .val_labels = "y_test", .divisor = 255});
 class KINDLING_API ArrayData : public DataModule {
@@ -48,8 +58,14 @@ class KINDLING_API ArrayData : public DataModule {
   std::shared_ptr<DataLoader> train_dataloader() override;
   std::shared_ptr<DataLoader> val_dataloader() override;
   std::shared_ptr<DataLoader> predict_dataloader() override;
-  using DataModule::on_after_batch_transfer;
+  Batch on_after_batch_transfer(Batch batch, Stage stage) override;
   Batch on_after_batch_transfer(Batch batch) override;
+  at::Tensor unscale_targets(const at::Tensor& values) override;
+  Rollouts rollouts() override;
+  std::int64_t num_random_numbers(Stage stage) const override;
+  std::shared_ptr<InputTransform> input_transform() override;
+  // Takes the statistics of `normalize_by` that were saved with a model. Throws CheckpointError.
+  void restore_input_transform(const std::string& description) override;
   std::optional<at::ScalarType> program_input_type() override;
   // Predicts the inputs of another file with the same names.
   void predict_from(const std::filesystem::path& file) override;

@@ -30,6 +30,15 @@ struct ArrayDataOptions {
   std::int64_t fold = 0;
   bool stratify = false;  // by the labels
   std::int64_t seed = 0;  // of the split
+  // "channels": each channel, the first dimension of a sample, to mean 0 and standard deviation 1 of the
+  // training samples; "all": one mean and one deviation for all numbers. See ArrayData.
+  std::optional<std::string> normalize_by{};
+  // Pairs in time: the array of the inputs has the targets, too, `horizon` rows later. See ArrayData.
+  std::optional<std::int64_t> horizon{};
+  std::string layout = "time";  // of the array: [time, …], or [series, time, …] for "series_time"
+  std::string series{};         // name of an array [time], integers: rows of equal numbers are a trajectory
+  double input_noise = 0;       // standard deviation of what is added to the scaled inputs in training
+  std::int64_t rollout_steps = 0;  // of the validation by rollout, see Rollouts; 0: none
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
@@ -66,6 +75,37 @@ struct ArrayDataOptions {
                       {.doc = "number that inputs are divided by, such as 255 for bytes of pixels",
                        .min = 0,
                        .min_excluded = true}),
+      kindling::field(
+          "normalize_by", &ArrayDataOptions::normalize_by,
+          {.doc = "scale to mean 0 and standard deviation 1 of the training samples; channels: each index of "
+                  "the first dimension of a sample on its own; all: all numbers alike",
+           .choices = "channels|all",
+           .example = "\"channels\""}),
+      kindling::field(
+          "horizon", &ArrayDataOptions::horizon,
+          {.doc = "number of rows from the inputs to the targets, both of the array `inputs`, which has the "
+                  "states of a system in time; absent: targets are the labels",
+           .min = 1,
+           .max = 1e9,
+           .example = "1"}),
+      kindling::field("layout", &ArrayDataOptions::layout,
+                      {.doc = "the first dimensions of `inputs` with data.horizon; series_time: [series, "
+                              "time, …], for trajectories of equal length",
+                       .choices = "time|series_time"}),
+      kindling::field("series", &ArrayDataOptions::series,
+                      {.doc = "name of an array of integers in the same file, one for each row, whose equal "
+                              "values make a trajectory; with data.horizon, no pair has rows of two",
+                       .example = "\"run\""}),
+      kindling::field("input_noise", &ArrayDataOptions::input_noise,
+                      {.doc = "standard deviation of normal noise that is added to the scaled inputs in "
+                              "training, with data.horizon",
+                       .min = 0}),
+      kindling::field(
+          "rollout_steps", &ArrayDataOptions::rollout_steps,
+          {.doc = "each validation also feeds outputs back into the model for so many steps, with "
+                  "data.horizon, and records the error of each step; 0: not",
+           .min = 0,
+           .max = 1e5}),
       kindling::field("val_fraction", &ArrayDataOptions::val_fraction,
                       {.doc = "fraction of the samples for validation",
                        .min = 0,

@@ -12,6 +12,7 @@
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/data/data_loader.h"
+#include "kindling/data/rollouts.h"
 #include "kindling/data/stage.h"
 #include "kindling/tensors/batch.h"
 
@@ -112,6 +113,13 @@ class KINDLING_API DataModule {
     return on_after_batch_transfer(std::move(batch));
   }
   virtual Batch on_after_batch_transfer(Batch batch) { return batch; }
+
+  // Undoes the scaling of targets that on_after_batch_transfer() has made, of predictions or labels on the
+  // device, without a wait. Trainer::predict() returns predictions in the unit of the data. The default
+  // returns its argument: targets are not scaled.
+  virtual at::Tensor unscale_targets(const at::Tensor& values) { return values; }
+  // Returns what RolloutValidation needs; by default nothing. Requires prepare().
+  virtual Rollouts rollouts() { return {}; }
 
   // The number of random numbers per sample that on_after_batch_transfer() needs in a stage, such as for
   // augmentation. Loaders of get_tensorloader() and loader_options() put them into each batch as

@@ -43,6 +43,8 @@ class KINDLING_API TransformedData : public DataModule {
   // Throws DataError for a batch without the random numbers, which comes from another loader.
   Batch on_after_batch_transfer(Batch batch, Stage stage) override;
   Batch on_after_batch_transfer(Batch batch) override;  // as for prediction
+  at::Tensor unscale_targets(const at::Tensor& values) override;
+  Rollouts rollouts() override;
   std::int64_t num_random_numbers(Stage stage) const override;
 
   std::shared_ptr<InputTransform> input_transform() override;

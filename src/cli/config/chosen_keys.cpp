@@ -239,6 +239,7 @@ class KeyChooser {
   void choose_scale() {
     const std::string data = name_at("data.name"), precision = name_at("trainer.precision");
     if ((data != "csv" && data != "arrays") || !has_option(name_at("model.name"), "scale_target")) return;
+    if (has("data.horizon")) return;  // the data scale the targets as the inputs
     if (former_.has_target_scale)
       set("model.scale_target", *former_.has_target_scale ? "true" : "false",
           "the weights are of such a model");

@@ -1,10 +1,7 @@
 #include "kindling/data/array_data.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/div.h>
 #include <ATen/ops/isinf.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/std.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -17,14 +14,18 @@
 #include <variant>
 #include <vector>
 
+#include "base/joined.h"
+#include "data/loading/array_series.h"
 #include "data/loading/array_source.h"
 #include "data/loading/balanced_sampler.h"
 #include "data/loading/sample_ranges.h"
 #include "data/loading/stored_dataset.h"
 #include "data/loading/window_dataset.h"
 #include "data/sources/data_checks.h"
-#include "data/sources/number_scale.h"
 #include "data/sources/split_findings.h"
+#include "data/transforms/array_scale.h"
+#include "data/transforms/channel_scale.h"
+#include "data/transforms/sample_noise.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -48,7 +49,7 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
     return std::string(is_set) + ", and a " + lower_case(file.extension().string()) + " file has one array";
   };
   if (has_one_array(options.file)) {
-    if (!options.labels_file)
+    if (!options.labels_file && !options.horizon)
       refuse("data.labels_file", one_array(options.file, "it is not set"), "a file of the labels");
     if (!options.weights.empty())
       refuse("data.weights", one_array(options.file, "it is set"), "a .npz file with the weights");
@@ -84,6 +85,7 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
     refuse("data.fold", "folds is not set", "folds = N, with fold < N");
   if (options.stratify && !is_split)
     refuse("data.stratify", "the samples are not split", "val_fraction or folds");
+  check_pair_options(options, shared);
 }
 
 bool is_integer(const at::Tensor& tensor) {
@@ -95,36 +97,6 @@ at::Tensor as_float32(const at::Tensor& values, const SourceArray& array) {
   if (at::isinf(rounded).sum().item<std::int64_t>() != at::isinf(values).sum().item<std::int64_t>())
     array.refuse("values that float32 can hold, up to 3.4e38");
   return rounded;
-}
-
-bool is_scaled(const ArrayDataOptions& options) { return options.divisor != 1 || options.normalize; }
-
-// Returns the first feature of samples [samples, …] that float32 would round by more than 1e-3 of its
-// standard deviation after the subtraction of `mean`; nullopt: there is none.
-std::optional<std::int64_t> coarse_feature(const at::Tensor& samples, double mean) {
-  const at::Tensor features = samples.reshape({samples.size(0), -1}).to(at::kDouble);
-  const at::Tensor deviation = at::std(features, at::IntArrayRef{0}, /*unbiased=*/false);
-  const at::Tensor largest = at::maximum((features.amax(0) - mean).abs(), (features.amin(0) - mean).abs());
-  const at::Tensor is_coarse = (deviation > 0) & (largest * kFloat32Rounding > deviation * kMostRounding);
-  if (!is_coarse.any().item<bool>()) return std::nullopt;
-  return is_coarse.to(at::kByte).argmax().item<std::int64_t>();
-}
-
-// Scaled integers and float64 have digits that float32 may lack.
-bool may_lose_digits(const at::Tensor& inputs, const ArrayDataOptions& options) {
-  if (is_integer(inputs)) return is_scaled(options) && inputs.element_size() >= 4;
-  return inputs.scalar_type() == at::kDouble;
-}
-
-void warn_if_coarse(const SourceArray& inputs, const ArrayDataOptions& options) {
-  if (!may_lose_digits(inputs.values, options)) return;
-  const double mean = options.normalize ? (*options.normalize)[0] * options.divisor : 0;
-  const auto feature = coarse_feature(inputs.some_samples(), mean);
-  if (!feature) return;
-  log_warning(
-      inputs.place() + ": float32 rounds feature " + std::to_string(*feature) +
-      " of the samples by more than 1e-3 of its standard deviation; set data.normalize = [mean, std], "
-      "whose mean is subtracted in float64, or subtract an offset in the file");
 }
 
 // Converts some samples of the array. Inputs of float64 keep it until they are scaled.
@@ -194,19 +166,6 @@ bool are_alike(const at::Tensor& inputs, const at::Tensor& others) {
   return inputs.sizes().slice(1) == others.sizes().slice(1) && is_integer(inputs) == is_integer(others);
 }
 
-// Returns (inputs / divisor - mean) / std as float32, or integers that are not scaled. Computes in float64,
-// unless it divides numbers of 16 bits or less, which float32 holds exactly.
-at::Tensor scaled(const at::Tensor& inputs, const ArrayDataOptions& options) {
-  const bool is_small = inputs.element_size() < 4 && !options.keep_type;
-  if (!is_scaled(options)) return is_small ? inputs.to(at::kFloat) : inputs;
-  if (is_small && !options.normalize)
-    return at::div(inputs.is_floating_point() ? inputs.to(at::kFloat) : inputs, options.divisor);
-  at::Tensor values = inputs.to(at::kDouble);
-  if (options.divisor != 1) values = at::div(values, options.divisor);
-  if (options.normalize) values = (values - (*options.normalize)[0]) / (*options.normalize)[1];
-  return values.to(at::kFloat);
-}
-
 at::Tensor samples_of(const at::Tensor& tensor, const std::vector<std::int64_t>& chosen) {
   if (static_cast<std::int64_t>(chosen.size()) == tensor.size(0)) return tensor;  // both are in order
   return tensor.index_select(0, at::tensor(chosen, at::kLong));
@@ -249,9 +208,12 @@ struct ArrayData::Impl {
     return samples;
   }
 
-  void add_more_inputs(const Arrays& arrays, const fs::path& file, std::vector<Column>& samples) const {
+  // `lengths`: of an array [series, time, …], its first two dimensions.
+  void add_more_inputs(const Arrays& arrays, const fs::path& file, std::vector<Column>& samples,
+                       const std::optional<SeriesLengths>& lengths = {}) const {
     for (const std::string& name : options.more_inputs) {
-      const SourceArray& more = array_named(arrays, name, file, "more_inputs");
+      SourceArray more = array_named(arrays, name, file, "more_inputs");
+      if (lengths) more = rows_of_series(more, *lengths);
       Column column = input_column(more, /*will_be_scaled=*/false);
       if (const std::int64_t count = num_rows_of(samples[0]); more.values.size(0) != count)
         more.refuse("as many samples as in the other inputs, [" + std::to_string(count) + ", …]");
@@ -260,9 +222,10 @@ struct ArrayData::Impl {
   }
 
   std::vector<Arrays> read_files(const DataOptions& shared) const {
-    std::set<std::string> names{options.inputs, options.val_inputs, options.weights};
+    std::set<std::string> names{options.inputs, options.val_inputs, options.weights, options.series};
     names.insert(options.more_inputs.begin(), options.more_inputs.end());
-    const std::set<std::string> of_labels{options.labels, options.val_labels};
+    std::set<std::string> of_labels;
+    if (!options.horizon) of_labels = {options.labels, options.val_labels};
     if (!options.labels_file) names.insert(of_labels.begin(), of_labels.end());
     require_data_file(options.file, "file", kArrayFileKind);
     std::vector<ArrayRequest> requests{request_of_inputs(options.file, names)};
@@ -311,13 +274,61 @@ struct ArrayData::Impl {
     return indices;
   }
 
+  // Rows of one array, of which the targets are later ones.
+  void prepare_pairs(const DataOptions& shared) {
+    const std::vector<Arrays> files = read_files(shared);
+    SourceArray states = array_named(files.front(), options.inputs, options.file, "inputs");
+    const SourceArray* const series =
+        options.series.empty() ? nullptr
+                               : &array_named(files.front(), options.series, options.file, "series");
+    const std::optional<SeriesLengths> lengths = series_lengths(states, options);
+    const Trajectories trajectories = trajectories_of(states, series, lengths);
+    std::vector<Column> columns{input_column(states, is_scaled(options))};
+    warn_if_coarse(states, options);
+    add_more_inputs(files.front(), options.file, columns, lengths);
+    const SeriesPairs pairs = split_pairs(trajectories, options, shared, states.place());
+    const auto targets = dataset_of({columns.front()});
+    describe_samples(columns.front(), states);
+    fit_scale(*targets, rows_of(pairs.train), states.place());
+    const auto inputs = columns.size() == 1 ? targets : dataset_of(columns);
+    train = std::make_shared<PairDataset>(inputs, targets, pairs.train);
+    if (!pairs.val.inputs.empty()) val = std::make_shared<PairDataset>(inputs, targets, pairs.val);
+    if (options.rollout_steps == 0) return;
+    rollouts = std::make_shared<PairDataset>(inputs, targets, pairs.rollouts.pairs);
+    rollout_group = pairs.rollouts.group_size;
+  }
+
+  void describe_samples(const Column& inputs, const SourceArray& array) {
+    sample = no_rows_of(inputs).clone();
+    is_coarse = sample.scalar_type() == at::kDouble && coarse_feature(array.some_samples(), 0);
+  }
+
+  // Computes the statistics of normalize_by from rows of a data set of the inputs, unless saved ones are
+  // used.
+  void fit_scale(const Dataset& inputs, const std::vector<std::int64_t>& rows, const std::string& place) {
+    if (!options.normalize_by) return;
+    const bool is_by_channel = *options.normalize_by == "channels" && sample.dim() > 1;
+    const std::int64_t channels = is_by_channel ? sample.size(1) : 1;
+    if (scale && scale->mean().size(0) != channels)
+      throw CheckpointError({.place = place,
+                             .found = "the samples have " + counted(channels, "channel"),
+                             .wanted = counted(scale->mean().size(0), "channel") +
+                                       ", as the data that the weights were trained on"});
+    if (scale) return;
+    scale = std::make_shared<ChannelScale>(channels);
+    scale->fit(inputs, rows, place);
+  }
+
   const ArrayDataOptions options;
+  std::shared_ptr<ChannelScale> scale{};  // of normalize_by
+  std::shared_ptr<const Dataset> rollouts{};
+  std::int64_t rollout_group = 0;                 // the samples of a batch of them
   std::shared_ptr<const Dataset> train{}, val{};  // inputs and labels; nullptr: none
   std::shared_ptr<const Sampler> sampler{};       // by `weights`
   at::Tensor sample{};                            // of the training, [0, …]: its shape and dtype
   bool is_coarse = false;                         // in float32, before the scaling
   fs::path predict_file{};
-  std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{};
+  std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{}, rollout_loader{};
 };
 
 ArrayData::ArrayData(ArrayDataOptions options, DataOptions data_options)
@@ -331,15 +342,17 @@ ArrayData::~ArrayData() = default;
 void ArrayData::prepare_data() {
   const ArrayDataOptions& options = impl_->options;
   if (!impl_->predict_file.empty() && !fs::exists(options.file)) return;  // only predicts another file
+  if (options.horizon) return impl_->prepare_pairs(this->options());
   const std::vector<Impl::Arrays> files = impl_->read_files(this->options());
   const Impl::Arrays &inputs = files.front(), &labels = files.back();
   const std::vector<Column> samples =
       impl_->read(inputs, labels, options.inputs, options.labels, "inputs", "labels");
-  impl_->sample = no_rows_of(samples[0]).clone();
-  impl_->is_coarse =
-      impl_->sample.scalar_type() == at::kDouble &&
-      coarse_feature(array_named(inputs, options.inputs, options.file, "inputs").some_samples(), 0);
+  const SourceArray& first = array_named(inputs, options.inputs, options.file, "inputs");
+  impl_->describe_samples(samples[0], first);
   const std::optional<SplitIndices> split = impl_->split(samples, this->options());
+  if (options.normalize_by)
+    impl_->fit_scale(*dataset_of({samples[0]}),
+                     split ? split->train : consecutive_rows(0, num_rows_of(samples[0])), first.place());
   impl_->train = dataset_of(samples, split ? &split->train : nullptr);
   if (split && !split->val.empty()) impl_->val = dataset_of(samples, &split->val);
   if (!options.weights.empty()) {
@@ -382,20 +395,71 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
   require_data_file(file, "file", kArrayFileKind);
   const auto arrays = read_arrays({impl_->request_of_inputs(file, std::move(names))},
                                   most_array_bytes_in_memory(/*is_required=*/false));
-  const SourceArray& inputs = array_named(arrays[0], name, file, "inputs");
+  SourceArray inputs = array_named(arrays[0], name, file, "inputs");
+  const std::optional<SeriesLengths> lengths = series_lengths(inputs, impl_->options);
+  if (lengths) inputs = rows_of_series(inputs, *lengths);
   std::vector<Column> samples{input_column(inputs, is_scaled(impl_->options))};
   if (impl_->sample.defined() && !are_alike(no_rows_of(samples[0]), impl_->sample))
     inputs.refuse("samples like the training samples, " + type_text(impl_->sample) +
                   " except for their number");
-  impl_->add_more_inputs(arrays[0], file, samples);
+  impl_->add_more_inputs(arrays[0], file, samples, lengths);
   return impl_->predict_loader =
              std::make_shared<DataLoader>(dataset_of(samples), loader_options(/*train=*/false));
 }
 
-Batch ArrayData::on_after_batch_transfer(Batch batch) {
+Batch ArrayData::on_after_batch_transfer(Batch batch, Stage stage) {
+  const double noise = impl_->options.input_noise;
+  const at::Tensor numbers = batch.random_numbers();
+  batch = on_after_batch_transfer(std::move(batch));
+  if (noise == 0 || stage != Stage::train) return batch;
+  if (!numbers.defined() || numbers.size(1) != kNumbersOfNoise)
+    throw DataError({.place = "data.input_noise",
+                     .found = "the batch has no random numbers",
+                     .wanted = "a batch of the loader of ArrayData"});
   at::Tensor& inputs = batch.tensors()[0];
-  inputs = scaled(inputs, impl_->options);
+  inputs = inputs + sample_noise(inputs, numbers).mul_(noise);
   return batch;
+}
+
+Batch ArrayData::on_after_batch_transfer(Batch batch) {
+  const ArrayDataOptions& options = impl_->options;
+  if (impl_->scale) impl_->scale->follow(batch.tensors()[0]);
+  const auto scale = [&](at::Tensor& values) {
+    values = impl_->scale ? impl_->scale->forward(values) : scaled(values, options);
+    if (options.horizon) values = values.to(at::kFloat);  // states are numbers, not tokens
+  };
+  scale(batch.tensors()[0]);
+  // Batches to predict have no targets.
+  if (options.horizon && batch.tensors().size() == options.more_inputs.size() + 2)
+    scale(batch.tensors().back());
+  return batch;
+}
+
+at::Tensor ArrayData::unscale_targets(const at::Tensor& values) {
+  if (!impl_->options.horizon) return values;
+  return impl_->scale ? impl_->scale->inverse(values) : unscaled(values, impl_->options);
+}
+
+std::int64_t ArrayData::num_random_numbers(Stage stage) const {
+  return stage == Stage::train && impl_->options.input_noise > 0 ? kNumbersOfNoise : 0;
+}
+
+Rollouts ArrayData::rollouts() {
+  prepare();
+  if (!impl_->rollout_loader && impl_->rollouts) {
+    DataLoaderOptions loader = loader_options(/*train=*/false);
+    loader.batch_size = impl_->rollout_group;
+    loader.resident = "off";
+    impl_->rollout_loader = std::make_shared<DataLoader>(std::exchange(impl_->rollouts, nullptr), loader);
+  }
+  if (!impl_->rollout_loader) return {};
+  return {.loader = impl_->rollout_loader, .num_steps = impl_->options.rollout_steps};
+}
+
+std::shared_ptr<InputTransform> ArrayData::input_transform() { return impl_->scale; }
+
+void ArrayData::restore_input_transform(const std::string& description) {
+  if (impl_->options.normalize_by) impl_->scale = ChannelScale::from_description(description);
 }
 
 std::optional<at::ScalarType> ArrayData::program_input_type() {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/joined.h"
-#include "data/sources/number_scale.h"
+#include "data/transforms/number_scale.h"
 #include "formats/tables/csv_number.h"
 #include "formats/tables/iso_time.h"
 #include "formats/tables/table_units.h"

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/sources/number_scale.h"
 #include "data/sources/unified_values.h"
+#include "data/transforms/number_scale.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"

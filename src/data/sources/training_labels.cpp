@@ -67,6 +67,11 @@ at::Tensor training_targets(DataModule& data) {
                      .found = targets.defined() ? type_text(targets) : "none",
                      .wanted = "floating-point numbers to predict",
                      .remedy = "for class numbers choose a classifier, such as mlp"});
+  if (!data.unscale_targets(targets).is_same(targets))
+    throw ConfigError({.place = "model.scale_target",
+                       .found = "the data scale the targets already",
+                       .wanted = "one scale of the targets",
+                       .remedy = "set model.scale_target = false"});
   return targets;
 }
 

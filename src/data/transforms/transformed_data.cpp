@@ -104,6 +104,17 @@ Batch TransformedData::on_after_batch_transfer(Batch batch) {
   return on_after_batch_transfer(std::move(batch), Stage::predict);
 }
 
+at::Tensor TransformedData::unscale_targets(const at::Tensor& values) {
+  return data_->unscale_targets(values);
+}
+
+Rollouts TransformedData::rollouts() {
+  Rollouts rollouts = data_->rollouts();
+  if (rollouts.loader && adds_random_numbers(Stage::val))
+    rollouts.loader = new_loader(Stage::val, rollouts.loader);
+  return rollouts;
+}
+
 std::int64_t TransformedData::num_random_numbers(Stage stage) const {
   const Transform* transform = transform_of(stage);
   return data_->num_random_numbers(stage) + (transform == nullptr ? 0 : transform->num_random());

@@ -104,14 +104,15 @@ Batch outputs_of(Module& model, const Batch& batch) {
   return Batch::leaf(model.forward_inputs(batch));
 }
 
-// `prepare` makes the model's inputs from a batch.
-template <class Prepare>
-void export_prepared(Module& model, const Prepare& prepare, Batch example, ExportOptions options,
-                     std::size_t num_class_names = 0) {
+// `prepare` makes the model's inputs from a batch, `finish` the program's first output from the model's.
+template <class Prepare, class Finish>
+void export_prepared(Module& model, const Prepare& prepare, const Finish& finish, Batch example,
+                     ExportOptions options, std::size_t num_class_names = 0) {
   check_exported_values(model, options);
   keep_batch_sizes(model, example, options);
   const auto forward = [&](const Batch& batch) {
-    const Batch outputs = outputs_of(model, prepare(batch));
+    Batch outputs = outputs_of(model, prepare(batch));
+    outputs.tensors()[0] = finish(outputs.tensors()[0]);
     check_class_names(outputs.tensors()[0], num_class_names, options);
     if (options.values == ExportedValues::outputs) return outputs;
     return Batch::leaf(values_of(model, outputs.tensors()[0], options.values));
@@ -142,7 +143,8 @@ void export_program(Module& model, const Batch& example, const ExportOptions& op
     if (transform) batch.tensors()[0] = transform->forward(batch.tensors()[0]);
     return batch;
   };
-  export_prepared(model, prepare, with_input_type(example, type), options);
+  const auto finish = [](const at::Tensor& outputs) { return outputs; };
+  export_prepared(model, prepare, finish, with_input_type(example, type), options);
 }
 
 void export_program(Module& model, DataModule& data, const ExportOptions& options) {
@@ -155,16 +157,17 @@ void export_program(Module& model, DataModule& data, const ExportOptions& option
     assert_digits(batch, type);
     return data.on_after_batch_transfer(std::move(batch), Stage::predict);
   };
+  const auto finish = [&](const at::Tensor& outputs) { return data.unscale_targets(outputs); };
   // Transforms copy their constants when they are first used, which must not happen in a recording.
   if (prepare(example)[0].is_same(example[0]))
     refuse_data(options, "the data have none: the model takes a batch as the loader returns it",
                 "data such as images, whose pixels are scaled, or an export without the transforms");
   if (!is_exported_classifier(model) || options.metadata.contains(kClassNames))
-    return export_prepared(model, prepare, example, options);
+    return export_prepared(model, prepare, finish, example, options);
   const std::vector<std::string> names = data.class_names();
   ExportOptions named = options;
   if (!names.empty()) named.metadata[kClassNames] = json_list(names);
-  export_prepared(model, prepare, example, named, names.size());
+  export_prepared(model, prepare, finish, example, named, names.size());
 }
 
 }  // namespace kindling

@@ -96,7 +96,7 @@ at::Tensor predict_loop(Module& model, BatchSource& source) {
   Batch batch;
   while (source.next(batch)) {
     const AutocastScope autocast(source.placement().precision, source.placement().device());
-    outputs.append(model.predict_step(batch));
+    outputs.append(source.data().unscale_targets(model.predict_step(batch)));
   }
   return move_to(outputs.whole(), cpu());
 }

@@ -405,7 +405,10 @@ void Trainer::Impl::predict(Module& model, BatchSource source,
     Batch outputs;
     {
       const AutocastScope autocast(context->placement.precision, context->device());
-      outputs = move_to(model.predict_outputs(batch), cpu());
+      outputs = model.predict_outputs(batch);
+      // The first output estimates the targets.
+      if (!outputs.empty()) outputs.tensors()[0] = source.data().unscale_targets(outputs.tensors()[0]);
+      outputs = move_to(std::move(outputs), cpu());
     }
     take({.outputs = outputs, .batch = batch, .indices = source.indices()});
   }

@@ -47,6 +47,7 @@ class BatchSource {
   // Returns how many shards of a batch this source yields one after the other, see split_shards().
   std::int64_t num_shards_per_batch() const noexcept { return static_cast<std::int64_t>(cursors_.size()); }
   const Placement& placement() const noexcept { return placement_; }
+  DataModule& data() const noexcept { return data_; }
   const DataLoader& loader() const noexcept { return *loader_; }
   bool is_endless() const noexcept { return loader_->is_endless(); }
   // Returns how many samples all ranks together take for so many of this source's batches, whole steps.

@@ -1,4 +1,4 @@
-#include "data/sources/number_scale.h"
+#include "data/transforms/number_scale.h"
 
 #include <algorithm>
 #include <cmath>
