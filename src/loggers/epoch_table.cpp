@@ -104,7 +104,7 @@ void EpochTable::choose_columns(const Record& first) {
   for (const auto& [name, value] : first.values) {
     const bool known = std::ranges::find(kKnown, name, &KnownColumn::name) != kKnown.end();
     // Values of a metric with many numbers, of the gradients, or of the machine, which files have.
-    const bool is_part = name.ends_with(']') || name.starts_with("grad_norm/");
+    const bool is_part = name.ends_with(']') || is_part_of_metric(name);
     const bool is_hidden = is_machine_metric(name) || (is_part && name != options_.monitor);
     if (!known && !is_hidden) add(name, name, std::max(display_width(one_line(name)), kNarrowest));
   }

@@ -55,6 +55,11 @@ bool is_machine_metric(std::string_view name) {
          name.starts_with("time_share/") || name.starts_with("step_time_s/");
 }
 
+bool is_part_of_metric(std::string_view name) {
+  return name.starts_with("grad_norm/") || name.starts_with("val_rollout_rmse/") ||
+         name.starts_with("val_rollout_error/");
+}
+
 std::string family_of(std::string_view metric) {
   if (const std::size_t slash = metric.find('/'); slash != std::string_view::npos && slash > 0)
     metric = metric.substr(0, slash);

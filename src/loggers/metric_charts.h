@@ -15,6 +15,9 @@ namespace kindling {
 
 // True for what an epoch's record says about the machine: times, waits and transfers. The only list of them.
 KINDLING_API bool is_machine_metric(std::string_view name);
+// True for one of the many values that make up another one, such as the norms of the gradients of single
+// parameters or the errors of single steps of a rollout: tables of epochs omit them.
+bool is_part_of_metric(std::string_view name);
 
 // Returns what train_loss, val_loss and train_loss_step have in common ("loss"), and grad_norm/net.0.weight
 // with the other gradients ("grad_norm").

@@ -23,7 +23,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;         // of a config, as for the program
 constexpr std::size_t kMaxLogBytes = std::size_t{1} << 22;          // from the end of a longer log
 constexpr std::size_t kMaxReportTableBytes = std::size_t{1} << 25;  // of the validation report
-constexpr std::size_t kMostMatrixRows = 1000, kMostBins = 1000, kMostResiduals = 200'000, kMostWorst = 100;
+constexpr std::size_t kMostMatrixRows = 1000, kMostBins = 1000, kMostResiduals = 200'000, kMostWorst = 100,
+                      kMostRolloutSteps = 10'000;
 constexpr std::size_t kMostEvents = 100, kMostCommands = 50, kMostLayers = 500, kMostKeys = 200;
 constexpr int kMaxDepth = 6;
 const std::vector<std::string> kLayerTitles = {"name", "type", "input", "output", "parameters"};
@@ -235,6 +236,7 @@ RunFiles read_run_files(const fs::path& folder, std::string_view summary) {
     files.calibration = csv_rows(folder / "calibration.csv", kMostBins);
     files.residuals = csv_rows(folder / "residuals.csv", kMostResiduals);
     files.worst = csv_rows(folder / "worst_predictions.csv", kMostWorst);
+    files.rollout = csv_rows(folder / "rollout.csv", kMostRolloutSteps);
   }
   std::deque<RunEvent> latest;
   for (const std::string& line : lines_of(end_of_log(folder / "log.txt"))) {

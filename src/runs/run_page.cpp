@@ -140,7 +140,7 @@ std::vector<std::string> epoch_columns(const RunMetrics& metrics) {
   for (const std::string& name : metrics.names()) {
     const bool is_of_epochs = std::ranges::any_of(
         metrics.epochs(), [&](const Record& epoch) { return epoch.find(name) != nullptr; });
-    const bool is_wanted = !is_machine_metric(name) && !name.starts_with("grad_norm/");
+    const bool is_wanted = !is_machine_metric(name) && !is_part_of_metric(name);
     if (is_of_epochs && is_wanted && columns.size() < kMostColumns) columns.push_back(name);
   }
   for (const char* const name : {"epoch_time_s", "samples_per_s"})

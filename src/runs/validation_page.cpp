@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "kindling/base/number_text.h"
@@ -12,7 +13,8 @@
 namespace kindling {
 namespace {
 
-constexpr std::size_t kMostClassesOnPage = 40, kMostClassesInText = 20, kMostWorstInText = 5;
+constexpr std::size_t kMostClassesOnPage = 40, kMostClassesInText = 20, kMostWorstInText = 5,
+                      kMostStepsInText = 5;
 constexpr std::size_t kMostTargetCharts = 4, kMostResidualPoints = 1000;
 constexpr int kReportDigits = 6;
 
@@ -90,16 +92,6 @@ bool has_calibration(const RunFiles& files) {
   return has_column(files.calibration, "mean_confidence") && has_column(files.calibration, "accuracy");
 }
 
-PageSection calibration_section(const RunFiles& files) {
-  if (!has_calibration(files)) return {};
-  PageTable table{.titles = files.calibration[0]};
-  for (std::size_t row = 1; row < files.calibration.size(); ++row)
-    table.rows.push_back(shortened_cells(files.calibration[row], 1));
-  return {.title = "Calibration on the validation samples",
-          .parts = {PageCharts{validation_charts(files)}, PageNote{ece_text(files)}, std::move(table),
-                    source_of(files)}};
-}
-
 // Residuals against predictions, from the smallest prediction on.
 Chart residual_chart(const CsvRows& rows, const std::string& end_of_name) {
   const std::size_t predicted = column_of(rows, "predicted" + end_of_name),
@@ -139,6 +131,24 @@ std::vector<std::string> drawn_targets(const CsvRows& rows) {
   return ends;
 }
 
+std::vector<Chart> sample_charts(const RunFiles& files) {
+  std::vector<Chart> charts;
+  if (has_calibration(files)) charts.push_back(reliability_diagram(files.calibration));
+  for (const std::string& end_of_name : drawn_targets(files.residuals))
+    charts.push_back(residual_chart(files.residuals, end_of_name));
+  return charts;
+}
+
+PageSection calibration_section(const RunFiles& files) {
+  if (!has_calibration(files)) return {};
+  PageTable table{.titles = files.calibration[0]};
+  for (std::size_t row = 1; row < files.calibration.size(); ++row)
+    table.rows.push_back(shortened_cells(files.calibration[row], 1));
+  return {.title = "Calibration on the validation samples",
+          .parts = {PageCharts{sample_charts(files)}, PageNote{ece_text(files)}, std::move(table),
+                    source_of(files)}};
+}
+
 PageSection residual_section(const RunFiles& files) {
   const std::vector<std::string> targets = drawn_targets(files.residuals);
   if (targets.empty()) return {};
@@ -150,7 +160,37 @@ PageSection residual_section(const RunFiles& files) {
              all = number_or_nan(files.value("validation_report.samples"));
   if (shown < all) text += " The chart shows " + count_text(shown) + " of " + count_text(all) + " samples.";
   return {.title = "Residuals of the validation samples",
-          .parts = {PageCharts{validation_charts(files)}, PageNote{text}, source_of(files)}};
+          .parts = {PageCharts{sample_charts(files)}, PageNote{text}, source_of(files)}};
+}
+
+Chart rollout_chart(const CsvRows& rows, const std::string& column, const std::string& title) {
+  Curve curve{.label = title};
+  for (std::size_t row = 1; row < rows.size(); ++row) {
+    curve.x.push_back(number_or_nan(rows[row][column_of(rows, "step")]));
+    curve.y.push_back(number_or_nan(rows[row][column_of(rows, column)]));
+  }
+  return {.title = title, .xlabel = "step", .curves = {std::move(curve)}, .has_whole_x = true};
+}
+
+bool has_rollout(const RunFiles& files) {
+  return files.rollout.size() > 1 && has_column(files.rollout, "step") && has_column(files.rollout, "rmse") &&
+         has_column(files.rollout, "relative_error");
+}
+
+std::vector<Chart> rollout_charts(const RunFiles& files) {
+  return {rollout_chart(files.rollout, "rmse", "rollout RMSE"),
+          rollout_chart(files.rollout, "relative_error", "rollout relative error")};
+}
+
+PageSection rollout_section(const RunFiles& files) {
+  if (!has_rollout(files)) return {};
+  return {
+      .title = "Errors of rollouts",
+      .parts = {PageCharts{rollout_charts(files)},
+                PageNote{"The model continues validation trajectories by itself: after the first step its "
+                         "outputs are its inputs. The RMSE is in the unit of the data; the relative error "
+                         "is divided by the size of the data. With the weights " +
+                         weights_text(files) + "."}}};
 }
 
 PageSection worst_section(const RunFiles& files) {
@@ -175,18 +215,25 @@ std::string text_of_rows(const CsvRows& rows, std::size_t num_rows, std::size_t 
   return table_text(std::move(columns), lines, "  ");
 }
 
+// The first, the last and evenly spaced steps between them.
+std::string text_of_steps(const CsvRows& rows) {
+  const std::size_t count = rows.size() - 1, shown = std::min(count, kMostStepsInText);
+  CsvRows chosen{rows[0]};
+  for (std::size_t i = 0; i < shown; ++i)
+    chosen.push_back(rows[shown == 1 ? 1 : 1 + i * (count - 1) / (shown - 1)]);
+  return text_of_rows(chosen, shown, 1);
+}
+
 }  // namespace
 
 std::vector<PageSection> validation_sections(const RunFiles& files) {
   return {confusion_section(files), calibration_section(files), residual_section(files),
-          worst_section(files)};
+          rollout_section(files), worst_section(files)};
 }
 
 std::vector<Chart> validation_charts(const RunFiles& files) {
-  std::vector<Chart> charts;
-  if (has_calibration(files)) charts.push_back(reliability_diagram(files.calibration));
-  for (const std::string& end_of_name : drawn_targets(files.residuals))
-    charts.push_back(residual_chart(files.residuals, end_of_name));
+  std::vector<Chart> charts = sample_charts(files);
+  if (has_rollout(files)) std::ranges::move(rollout_charts(files), std::back_inserter(charts));
   return charts;
 }
 
@@ -197,6 +244,7 @@ std::string validation_text(const RunFiles& files) {
     text += "\nConfusion matrix of the validation samples (rows: label, columns: prediction), " + weights +
             "\n" + text_of_rows(files.confusion, files.confusion.size(), 1);
   if (const std::string ece = ece_text(files); !ece.empty()) text += "\n" + ece + "\n";
+  if (has_rollout(files)) text += "\nErrors of rollouts, " + weights + "\n" + text_of_steps(files.rollout);
   if (files.worst.size() > 1)
     text += "\nWorst predictions of the validation samples, " + weights + "; worst_predictions.csv has " +
             std::to_string(files.worst.size() - 1) + "\n" +

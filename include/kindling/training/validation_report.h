@@ -12,6 +12,7 @@
 #include "kindling/base/export.h"
 #include "kindling/data/data_module.h"
 #include "kindling/nn/module.h"
+#include "kindling/training/rollout_validation.h"
 #include "kindling/training/stop_token.h"
 #include "kindling/training/trainer.h"
 
@@ -68,8 +69,9 @@ struct ValidationReport {
   Residuals residuals{};
   // The largest loss first; of equal ones the first in the data.
   std::vector<WorstPrediction> worst{};
+  RolloutErrors rollout{};  // of any model, if the data has rollouts
 
-  bool is_empty() const noexcept { return calibration.empty() && worst.empty(); }
+  bool is_empty() const noexcept { return calibration.empty() && worst.empty() && rollout.rmse.empty(); }
 };
 
 // Makes one pass over the validation samples of `data` and returns how `model` predicts them. Counts on the
@@ -83,8 +85,10 @@ struct ValidationReport {
 // - A regressor (Module::is_regressor()) with outputs [batch] or [batch, targets], at most 64 targets.
 //   Targets that an ExportedModule ignores are NaN and do not count; samples without others are skipped.
 //
-// The report of other models is empty, as it is for multi_label. Throws DataError without validation samples,
-// and what the model throws. Each rank that calls it evaluates all samples.
+// Targets and predictions of a regressor are in the unit of the data (DataModule::unscale_targets()).
+//
+// The report of other models has only the errors of rollouts, as it is for multi_label. Throws DataError
+// without validation samples, and what the model throws. Each rank that calls it evaluates all samples.
 KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Module>& model,
                                                 DataModule& data,
                                                 const ValidationReportOptions& options = {});
@@ -94,6 +98,7 @@ KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::sha
 //   calibration.csv         bin, from, to, samples, mean_confidence, accuracy
 //   residuals.csv           sample, its name, target, predicted, and residual = target - predicted
 //   worst_predictions.csv   sample, its name, what was expected and predicted, and the loss
+//   rollout.csv             step, rmse, relative_error
 // The column of names has the title of `ids`, or "id" if another column has that title.
 // Throws Error.
 KINDLING_API void write_validation_report(const ValidationReport& report,

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
+#include <utility>
 
 #include "base/joined.h"
 #include "cli/config/command_line.h"
@@ -12,6 +14,7 @@
 #include "kindling/base/suggest.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/training/early_stopping.h"
+#include "kindling/training/rollout_validation.h"
 #include "loggers/metric_charts.h"
 #include "nn/monitored_value.h"
 
@@ -154,8 +157,19 @@ class MonitorCheck {
                           "', so a callback has to add it; did you mean '" + guess + "'?");
   }
 
-  // The values of epoch records; if no batch could be tried, those that models usually have.
+  // The values of epoch records.
   std::vector<std::string> logged_names() const {
+    std::vector<std::string> names = names_of_model();
+    if (!fit_.is_data_complete || !fit_.data) return names;
+    RolloutErrors errors;
+    errors.rmse.resize(static_cast<std::size_t>(fit_.data->rollouts().num_steps));
+    errors.relative = errors.rmse;
+    for (auto& [name, value] : named_values(errors)) names.push_back(std::move(name));
+    return names;
+  }
+
+  // If no batch could be tried, the values that models usually have.
+  std::vector<std::string> names_of_model() const {
     if (fit_.trial.has_trained) return fit_.trial.names;
     std::vector<std::string> names{"train_loss", "val_loss"};
     if (const std::string own = fit_.model->monitor().name; own != "val_loss") {

@@ -25,6 +25,7 @@
 #include "kindling/data/dataset.h"
 #include "kindling/interop/exported_module.h"
 #include "kindling/nn/classifier.h"
+#include "kindling/training/rollout_validation.h"
 #include "kindling/training/trainer.h"
 #include "nn/class_values.h"
 
@@ -113,7 +114,8 @@ int with_weights(const CommandContext& context, Computes computes, Use use) {
   return 0;
 }
 
-void print_metrics(const Metrics& metrics) {
+template <class Values>
+void print_metrics(const Values& metrics) {
   for (const auto& [name, value] : metrics) std::cout << name << " " << number_text(value) << "\n";
 }
 
@@ -273,6 +275,7 @@ int validate_command(const CommandContext& context) {
   return with_weights(context, Computes::loss,
                       [](Trainer& trainer, const auto& model, DataModule& data, const auto&) {
                         print_metrics(trainer.validate(model, data));
+                        print_metrics(named_values(rollout_errors(trainer, model, data)));
                       });
 }
 

@@ -34,6 +34,7 @@
 #include "kindling/loggers/tensorboard_logger.h"
 #include "kindling/loggers/terminal.h"
 #include "kindling/tensors/state_dict.h"
+#include "kindling/training/rollout_validation.h"
 #include "kindling/training/trainer.h"
 #include "kindling/training/validation_report.h"
 #include "loggers/metric_text.h"
@@ -344,6 +345,8 @@ class FitRun {
     options.process_group = in_.group;
     static_assert(kNumProgramCallbacks == 3);
     options.callbacks.insert(options.callbacks.begin(), {run_log(), screen_, checkpoint_, keeper_});
+    // It has no state, and comes after those whose position checkpoints have.
+    if (in_.data->rollouts().loader) options.callbacks.push_back(std::make_shared<RolloutValidation>());
     if (is_first(in_.group)) add_loggers(options);
     return options;
   }

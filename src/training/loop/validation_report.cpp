@@ -301,24 +301,36 @@ std::unique_ptr<ValidationStatistics> statistics_for(const Module& model,
   return nullptr;
 }
 
+Prediction in_unit_of_data(Prediction batch, DataModule& data) {
+  for (at::Tensor* const values : {&batch.outputs.tensors()[0], &batch.batch.tensors().back()})
+    *values = data.unscale_targets(*values);
+  return batch;
+}
+
 }  // namespace
 
 ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
                                    const ValidationReportOptions& options) {
   ValidationReport report;
-  const auto statistics = statistics_for(*model, options);
-  if (!statistics) return report;
   const RandomStateGuard random_state(trainer.device());
   const at::NoGradGuard no_grad;
+  const auto after_batch = [&] {
+    if (options.stop.stop_requested()) throw StoppedPass();
+    if (options.on_batch) options.on_batch();
+  };
+  const auto statistics = statistics_for(*model, options);
   try {
-    trainer.validate(model, data, [&](const Prediction& batch) {
-      if (options.stop.stop_requested()) throw StoppedPass();
-      statistics->take(batch);
-      if (options.on_batch) options.on_batch();
-    });
+    if (statistics)
+      trainer.validate(model, data, [&](const Prediction& batch) {
+        statistics->take(in_unit_of_data(batch, data));
+        after_batch();
+      });
+    report.rollout = rollout_errors(trainer, model, data, after_batch);
   } catch (const StoppedPass&) {
-    return report;
+    return {};
   }
+  report.num_samples = report.rollout.num_starts;
+  if (!statistics) return report;
   statistics->write_to(report);
   report.class_names = data.class_names();
   report.ids = data.val_ids();

@@ -18,8 +18,8 @@
 namespace kindling {
 namespace {
 
-constexpr std::array<const char*, 4> kReportFiles{"confusion_matrix.csv", "calibration.csv", "residuals.csv",
-                                                  "worst_predictions.csv"};
+constexpr std::array<const char*, 5> kReportFiles{"confusion_matrix.csv", "calibration.csv", "residuals.csv",
+                                                  "worst_predictions.csv", "rollout.csv"};
 
 // The shortest text for a float32: "12.3" instead of "12.300000190734863".
 std::string value_text(double value) {
@@ -154,6 +154,14 @@ std::string worst_text(const ValidationReport& report) {
   return text;
 }
 
+std::string rollout_text(const RolloutErrors& errors) {
+  std::string text = "step,rmse,relative_error\n";
+  for (std::size_t step = 0; step < errors.rmse.size(); ++step)
+    text += csv_line(std::vector<std::string>{std::to_string(step + 1), number_text(errors.rmse[step]),
+                                              number_text(errors.relative[step])});
+  return text;
+}
+
 }  // namespace
 
 void write_validation_report(const ValidationReport& report, const std::filesystem::path& folder) {
@@ -165,6 +173,8 @@ void write_validation_report(const ValidationReport& report, const std::filesyst
   if (report.residuals.samples.defined())
     write_file_atomically(folder / "residuals.csv", residuals_text(report));
   if (!report.worst.empty()) write_file_atomically(folder / "worst_predictions.csv", worst_text(report));
+  if (!report.rollout.rmse.empty())
+    write_file_atomically(folder / "rollout.csv", rollout_text(report.rollout));
 }
 
 void remove_validation_report(const std::filesystem::path& folder) noexcept {
