@@ -301,8 +301,8 @@ TEST_F(Arrays, RefuseWhatDoesNotFit) {
       "larger weight");
   std::ofstream(scratch_ / "a.csv") << "x";
   EXPECT_EQ(refusal({.file = scratch_ / "a.csv"}),
-            "data.file: a.csv ends with '.csv'; expected: a .npz, .npy, .safetensors, .pt or "
-            "raw (.bin, .raw, .dat) file");
+            "data.file: a.csv ends with '.csv'; expected: a .npz, .npy, .safetensors, .pt, "
+            "HDF5 (.h5, .hdf5) or raw (.bin, .raw, .dat) file");
 }
 
 // Every name would mean the only array: labels would be the inputs, and validation samples those of the

@@ -10,9 +10,9 @@
 
 namespace kindling {
 
-// Samples from arrays of NumPy (.npz, .npy), safetensors or PyTorch (.pt, a dict of tensors), or from raw
-// values (little-endian, in row-major order): inputs [samples, …] and labels [samples, …]. A batch has the
-// inputs, those of `more_inputs`, and the labels.
+// Samples from arrays of NumPy (.npz, .npy), safetensors, PyTorch (.pt, a dict of tensors) or HDF5, or from
+// raw values (little-endian, in row-major order): inputs [samples, …] and labels [samples, …]. A batch has
+// the inputs, those of `more_inputs`, and the labels.
 //
 // The arrays are in memory if all of them have at most 4 GiB and a quarter of the free memory together, or
 // only the latter with DataOptions::resident "on". Otherwise those of more than 64 MiB stay in their files,

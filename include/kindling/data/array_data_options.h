@@ -13,10 +13,12 @@ namespace kindling {
 
 // The options of ArrayData (array_data.h).
 struct ArrayDataOptions {
-  std::filesystem::path file{};  // .npz, .npy, .safetensors, .pt or raw (.bin, .raw, .dat)
+  // .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5) or raw (.bin, .raw, .dat); or a pattern of files, such
+  // as "runs/*.h5", whose arrays are joined along the samples.
+  std::filesystem::path file{};
   std::optional<std::filesystem::path> labels_file{};  // absent: `file`
-  // Names in the files. A .npy file has none; for a raw file, the type and shape of a sample, such as
-  // "float32[3, 64, 64]" or "int64".
+  // Names in the files; of HDF5, paths of data sets. A .npy file has none; for a raw file, the type and shape
+  // of a sample, such as "float32[3, 64, 64]" or "int64".
   std::string inputs = "x", labels = "y";
   std::vector<std::string> more_inputs{};  // names of further inputs, which follow the first one in a batch
   bool keep_type = false;                  // small numbers do not become float32
@@ -39,16 +41,22 @@ struct ArrayDataOptions {
   std::string series{};         // name of an array [time], integers: rows of equal numbers are a trajectory
   double input_noise = 0;       // standard deviation of what is added to the scaled inputs in training
   std::int64_t rollout_steps = 0;  // of the validation by rollout, see Rollouts; 0: none
+  // Chunks of the inputs, which are in random order, whose samples are mixed at a time; 0: all samples are
+  // shuffled.
+  std::int64_t shuffle_chunks = 0;
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
           "file", &ArrayDataOptions::file,
-          {.doc = "file of the arrays: .npz, .npy, .safetensors, .pt, or raw values (.bin, .raw, .dat)",
+          {.doc =
+               "file of the arrays: .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5), or raw values (.bin, "
+               ".raw, .dat); or a pattern such as runs/*.h5, whose files are joined along the samples",
            .example = "\"data.npz\""}),
       kindling::field("labels_file", &ArrayDataOptions::labels_file,
                       {.doc = "file of the labels; absent: the same file", .example = "\"labels.npy\""}),
       kindling::field("inputs", &ArrayDataOptions::inputs,
-                      {.doc = "name of the inputs in the file; a .npy file has no names; for a raw file, the "
+                      {.doc = "name of the inputs in the file, or path of a data set; a .npy file has no "
+                              "names; for a raw file, the "
                               "type and shape of a sample, such as float32[3, 64, 64]"}),
       kindling::field("more_inputs", &ArrayDataOptions::more_inputs,
                       {.doc = "names of further inputs, in the order in which a model with several inputs "
@@ -119,7 +127,12 @@ struct ArrayDataOptions {
                       {.doc = "the fold for validation, counted from 0", .min = 0}),
       kindling::field("stratify", &ArrayDataOptions::stratify,
                       {.doc = "split each class in the same proportion"}),
-      kindling::field("seed", &ArrayDataOptions::seed, {.doc = "seed of the split", .min = 0}));
+      kindling::field("seed", &ArrayDataOptions::seed, {.doc = "seed of the split", .min = 0}),
+      kindling::field(
+          "shuffle_chunks", &ArrayDataOptions::shuffle_chunks,
+          {.doc = "shuffle the chunks of an HDF5 file, and mix the samples of so many chunks at a "
+                  "time, so that each is decoded once; 0: shuffle all samples",
+           .min = 0}));
 };
 
 }  // namespace kindling

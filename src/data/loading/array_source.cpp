@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "base/error_kind.h"
 #include "base/memory_info.h"
+#include "data/loading/file_pattern.h"
+#include "data/loading/joined_arrays.h"
 #include "data/loading/stored_dataset.h"
 #include "formats/arrays/stored_array.h"
+#include "formats/hdf5/hdf5_array.h"
 #include "formats/tensor_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -36,6 +40,11 @@ std::string extension_of(const fs::path& file) { return lower_case(file.extensio
 bool is_raw(const fs::path& file) {
   const std::string extension = extension_of(file);
   return extension == ".bin" || extension == ".raw" || extension == ".dat";
+}
+
+bool is_hdf5(const fs::path& file) {
+  const std::string extension = extension_of(file);
+  return extension == ".h5" || extension == ".hdf5";
 }
 
 std::string place_of(const fs::path& file, const std::string& name) {
@@ -65,6 +74,7 @@ std::optional<std::vector<StoredArray>> stored_arrays_of(const ArrayRequest& req
     for (StoredArray& array : arrays) array.is_requested = request.names.contains(array.name);
     return arrays;
   }
+  if (is_hdf5(request.file)) return stored_hdf5(request.file, request.names);
   if (extension == ".pt" || extension == ".pth") return std::nullopt;
   throw ConfigError({.place = "data." + request.key,
                      .found = request.file.string() + " ends with '" + extension + "'",
@@ -97,19 +107,35 @@ bool is_plain(const StoredArray& stored) {
   return !stored.is_compressed && (!stored.is_column_major || stored.shape.size() < 2);
 }
 
+std::vector<std::int64_t> chunk_starts_of(const StoredArray& stored) {
+  std::vector<std::int64_t> starts;
+  const std::int64_t rows = stored.rows && !stored.shape.empty() ? stored.rows->rows_per_chunk() : 1;
+  if (rows < 2) return starts;
+  for (std::int64_t start = 0; start < stored.shape[0]; start += rows) starts.push_back(start);
+  return starts;
+}
+
 SourceArray plain_array(const StoredArray& stored, const std::shared_ptr<const InputFile>& file,
                         bool stays_in_file) {
-  SourceArray array{.file = file->path(), .name = stored.name};
+  SourceArray array{.file = file->path(), .name = stored.name, .chunk_starts = chunk_starts_of(stored)};
   const at::ScalarType type = scalar_type_of(stored.type);
+  const std::int64_t num_rows = stored.shape.empty() ? 1 : stored.shape[0];
+  array.rows = stored.rows
+                   ? stored.rows
+                   : std::make_shared<FileRows>(
+                         file, stored.begin,
+                         stored.size_bytes / static_cast<std::size_t>(std::max<std::int64_t>(1, num_rows)));
   if (stays_in_file && !stored.shape.empty()) {
     array.values = at::empty({1}, type).expand(stored.shape);
-    array.rows = std::make_shared<FileRows>(file, stored.begin,
-                                            stored.size_bytes / static_cast<std::size_t>(stored.shape[0]));
     return array;
   }
   array.values = at::empty(stored.shape, type);
-  with_errors_as<DataError>(
-      [&] { file->read(stored.begin, array.values.mutable_data_ptr(), stored.size_bytes); });
+  const at::Tensor numbers = at::arange(num_rows, at::kLong);
+  with_errors_as<DataError>([&] {
+    array.rows->read(numbers.const_data_ptr<std::int64_t>(), num_rows,
+                     static_cast<char*>(array.values.mutable_data_ptr()));
+  });
+  array.rows = nullptr;
   return array;
 }
 
@@ -145,15 +171,53 @@ void log_stored_array(const StoredArray& stored, const fs::path& file) {
 
 std::vector<SourceArray> read_with_rows_in_file(const ArrayRequest& request,
                                                 const std::vector<StoredArray>& stored,
-                                                std::size_t max_array_bytes) {
+                                                const std::set<std::string>& names_in_file) {
   const auto file = std::make_shared<const InputFile>(request.file);
   std::vector<SourceArray> arrays;
   for (const StoredArray& one : stored) {
-    const bool stays_in_file = one.size_bytes > max_array_bytes;
-    arrays.push_back(array_of(one, request, file, stays_in_file));
+    arrays.push_back(array_of(one, request, file, names_in_file.contains(one.name)));
     if (arrays.back().rows) log_stored_array(one, request.file);
   }
   return arrays;
+}
+
+// The files of a request, and what is known of their arrays without reading values.
+struct RequestedFiles {
+  std::vector<ArrayRequest> requests{};  // one per file
+  std::vector<std::optional<std::vector<StoredArray>>> stored{};
+  std::map<std::string, std::size_t> bytes_of_arrays{};  // by name, of all files together
+};
+
+RequestedFiles requested_files(const ArrayRequest& request) {
+  RequestedFiles files;
+  for (fs::path& file : files_of(request.file)) {
+    files.requests.push_back(request);
+    files.requests.back().file = std::move(file);
+    files.stored.push_back(stored_arrays_of(files.requests.back()));
+    if (!files.stored.back()) continue;
+    for (const StoredArray& array : *files.stored.back())
+      if (array.is_requested) files.bytes_of_arrays[array.name] += array.size_bytes;
+  }
+  return files;
+}
+
+// `fits`: whether all arrays of all requests have at most `max_bytes`. Arrays of more than `max_array_bytes`
+// stay in their files.
+std::vector<std::vector<SourceArray>> read_files_of(const RequestedFiles& files, bool fits,
+                                                    std::size_t max_array_bytes, std::size_t max_bytes) {
+  std::set<std::string> names_in_file;
+  for (const auto& [name, size] : files.bytes_of_arrays)
+    if (size > max_array_bytes) names_in_file.insert(name);
+  std::vector<std::vector<SourceArray>> all;
+  for (std::size_t i = 0; i < files.requests.size(); ++i) {
+    const ArrayRequest& request = files.requests[i];
+    const auto& stored = files.stored[i];
+    // Reading the whole file also verifies its checksums.
+    const bool is_whole = !stored || (fits && !is_raw(request.file) && !is_hdf5(request.file) &&
+                                      fs::file_size(request.file) <= max_bytes);
+    all.push_back(is_whole ? read_whole(request) : read_with_rows_in_file(request, *stored, names_in_file));
+  }
+  return all;
 }
 
 }  // namespace
@@ -164,6 +228,16 @@ std::string SourceArray::place() const { return place_of(file, name); }
 
 void SourceArray::refuse(const std::string& wanted) const {
   throw DataError({.place = place(), .found = "it is " + type_text(values), .wanted = wanted});
+}
+
+void SourceArray::require_files_like(const SourceArray& other) const {
+  if (file_sizes == other.file_sizes || file_sizes.size() != other.file_sizes.size()) return;
+  const auto different = std::ranges::mismatch(file_sizes, other.file_sizes);
+  const auto number = static_cast<std::size_t>(different.in1 - file_sizes.begin());
+  throw DataError(
+      {.place = place(),
+       .found = files_of(file)[number].string() + " has " + std::to_string(*different.in1) + " samples of it",
+       .wanted = std::to_string(*different.in2) + ", as of '" + other.name + "'"});
 }
 
 at::Tensor SourceArray::all_samples() const {
@@ -191,24 +265,19 @@ std::size_t most_array_bytes_in_memory(bool is_required) {
 
 std::vector<std::vector<SourceArray>> read_arrays(const std::vector<ArrayRequest>& requests,
                                                   std::size_t max_bytes) {
-  std::vector<std::optional<std::vector<StoredArray>>> stored;
+  std::vector<RequestedFiles> all_files;
   std::size_t bytes = 0;
   for (const ArrayRequest& request : requests) {
-    stored.push_back(stored_arrays_of(request));
-    if (!stored.back()) continue;
-    for (const StoredArray& array : *stored.back())
-      if (array.is_requested) bytes += array.size_bytes;
+    all_files.push_back(requested_files(request));
+    for (const auto& [name, size] : all_files.back().bytes_of_arrays) bytes += size;
   }
-  const std::size_t max_array_bytes = bytes <= max_bytes ? max_bytes : std::min(kSmallArrayBytes, max_bytes);
+  const bool fits = bytes <= max_bytes;
   std::vector<std::vector<SourceArray>> all;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const fs::path& file = requests[i].file;
-    // Reading the whole file also verifies its checksums.
-    const bool is_whole =
-        !stored[i] || (bytes <= max_bytes && !is_raw(file) && fs::file_size(file) <= max_bytes);
-    all.push_back(is_whole ? read_whole(requests[i])
-                           : read_with_rows_in_file(requests[i], *stored[i], max_array_bytes));
-  }
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    all.push_back(
+        joined_arrays(read_files_of(all_files[i], fits,
+                                    fits ? max_bytes : std::min(kSmallArrayBytes, max_bytes), max_bytes),
+                      requests[i].file));
   return all;
 }
 

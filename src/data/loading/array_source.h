@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -15,14 +16,14 @@
 namespace kindling {
 
 inline constexpr const char* kArrayFileKind =
-    "a .npz, .npy, .safetensors, .pt or raw (.bin, .raw, .dat) file";
+    "a .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5) or raw (.bin, .raw, .dat) file";
 
 // True for files of one array, which has no name: .npy and raw ones (.bin, .raw, .dat).
 bool has_one_array(const std::filesystem::path& file);
 
 // Arrays to read from a file.
 struct ArrayRequest {
-  std::filesystem::path file{};
+  std::filesystem::path file{};   // or a pattern of files (files_of()), whose arrays are joined
   std::string key{};              // that names the file: "file"
   std::set<std::string> names{};  // of the arrays; a file with one array ignores them
   // Of a raw file: the type and shape of a sample (stored_raw()), and the key that has them.
@@ -35,10 +36,16 @@ struct SourceArray {
   std::string name{};   // empty: the file has one array
   at::Tensor values{};  // in memory, or of the type and sizes only; undefined: it was not requested
   std::shared_ptr<const RowSource> rows{};  // nullptr: the values are in memory
+  // The first sample of each chunk that is decoded as a whole, also of an array in memory; empty: the array
+  // is not stored in chunks.
+  std::vector<std::int64_t> chunk_starts{};
+  std::vector<std::int64_t> file_sizes{};  // samples of each file of a pattern; empty: there is one file
 
   std::string place() const;  // for messages: "a.npz, array 'x'"
   // Throws DataError that names the array, its type and its sizes.
   [[noreturn]] void refuse(const std::string& wanted) const;
+  // Throws DataError unless each file of a pattern has as many samples of both arrays.
+  void require_files_like(const SourceArray& other) const;
   at::Tensor all_samples() const;
   // Returns all samples of an array in memory; otherwise some that are evenly spaced.
   at::Tensor some_samples() const;

@@ -18,6 +18,8 @@
 #include "data/loading/array_series.h"
 #include "data/loading/array_source.h"
 #include "data/loading/balanced_sampler.h"
+#include "data/loading/chunk_sampler.h"
+#include "data/loading/file_pattern.h"
 #include "data/loading/sample_ranges.h"
 #include "data/loading/stored_dataset.h"
 #include "data/loading/window_dataset.h"
@@ -81,6 +83,9 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
            "one way to get validation samples");
   if (!options.weights.empty() && shared.sampler)
     refuse("data.weights", "data.sampler is set, too", "one of them: weights draw the samples by themselves");
+  if (options.shuffle_chunks > 0 && (!options.weights.empty() || shared.sampler || !shared.shuffle))
+    refuse("data.shuffle_chunks", "it is set, and weights, sampler or shuffle = false, too",
+           "one order of the samples");
   if (options.fold != 0 && !options.folds)
     refuse("data.fold", "folds is not set", "folds = N, with fold < N");
   if (options.stratify && !is_split)
@@ -148,6 +153,10 @@ Column label_column(const SourceArray& array, std::int64_t num_samples) {
   return column_of(array, [array](const at::Tensor& values) { return converted_labels(values, array); });
 }
 
+void require_array_file(const fs::path& file, const char* key) {
+  if (!is_file_pattern(file)) require_data_file(file, key, kArrayFileKind);
+}
+
 at::Tensor checked_weights(const SourceArray& array, std::int64_t num_samples) {
   if (array.values.is_complex() || array.values.numel() != num_samples)
     array.refuse("one weight per sample, [" + std::to_string(num_samples) + "]");
@@ -203,6 +212,7 @@ struct ArrayData::Impl {
     const SourceArray& y =
         array_named(labels, label_name, options.labels_file.value_or(options.file), label_key);
     Column label = label_column(y, x.values.size(0));
+    y.require_files_like(x);
     add_more_inputs(inputs, options.file, samples);
     samples.push_back(std::move(label));
     return samples;
@@ -217,6 +227,7 @@ struct ArrayData::Impl {
       Column column = input_column(more, /*will_be_scaled=*/false);
       if (const std::int64_t count = num_rows_of(samples[0]); more.values.size(0) != count)
         more.refuse("as many samples as in the other inputs, [" + std::to_string(count) + ", …]");
+      more.require_files_like(array_named(arrays, options.inputs, file, "inputs"));
       samples.push_back(std::move(column));
     }
   }
@@ -227,10 +238,10 @@ struct ArrayData::Impl {
     std::set<std::string> of_labels;
     if (!options.horizon) of_labels = {options.labels, options.val_labels};
     if (!options.labels_file) names.insert(of_labels.begin(), of_labels.end());
-    require_data_file(options.file, "file", kArrayFileKind);
+    require_array_file(options.file, "file");
     std::vector<ArrayRequest> requests{request_of_inputs(options.file, names)};
     if (options.labels_file) {
-      require_data_file(*options.labels_file, "labels_file", kArrayFileKind);
+      require_array_file(*options.labels_file, "labels_file");
       requests.push_back({.file = *options.labels_file,
                           .key = "labels_file",
                           .names = of_labels,
@@ -324,7 +335,7 @@ struct ArrayData::Impl {
   std::shared_ptr<const Dataset> rollouts{};
   std::int64_t rollout_group = 0;                 // the samples of a batch of them
   std::shared_ptr<const Dataset> train{}, val{};  // inputs and labels; nullptr: none
-  std::shared_ptr<const Sampler> sampler{};       // by `weights`
+  std::shared_ptr<const Sampler> sampler{};       // by `weights` or `shuffle_chunks`
   at::Tensor sample{};                            // of the training, [0, …]: its shape and dtype
   bool is_coarse = false;                         // in float32, before the scaling
   fs::path predict_file{};
@@ -361,6 +372,12 @@ void ArrayData::prepare_data() {
     impl_->sampler = weighted_training(split ? samples_of(weights, split->train) : weights,
                                        this->options().seed, array.place(), "samples");
   }
+  if (options.shuffle_chunks > 0)
+    impl_->sampler = chunk_sampler(array_named(inputs, options.inputs, options.file, "inputs"),
+                                   split ? &split->train : nullptr,
+                                   {.num_mixed = options.shuffle_chunks,
+                                    .seed = this->options().seed,
+                                    .order_seed = this->options().order_seed});
   if (options.val_inputs.empty()) return;
   impl_->val = dataset_of(
       impl_->read(inputs, labels, options.val_inputs, options.val_labels, "val_inputs", "val_labels"));
@@ -392,7 +409,7 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
   const std::string& name = impl_->options.inputs;
   std::set<std::string> names{name};
   names.insert(impl_->options.more_inputs.begin(), impl_->options.more_inputs.end());
-  require_data_file(file, "file", kArrayFileKind);
+  require_array_file(file, "file");
   const auto arrays = read_arrays({impl_->request_of_inputs(file, std::move(names))},
                                   most_array_bytes_in_memory(/*is_required=*/false));
   SourceArray inputs = array_named(arrays[0], name, file, "inputs");

@@ -8,6 +8,8 @@
 namespace kindling {
 namespace {
 
+// Of rows whose places are in memory at once.
+constexpr std::int64_t kMostRowsAtOnce = std::int64_t{1} << 16;
 constexpr std::size_t kCacheBytes = std::size_t{1} << 27;
 
 std::size_t bytes_after(std::size_t dims, const std::vector<std::int64_t>& sizes, std::size_t value_bytes) {
@@ -113,6 +115,12 @@ std::shared_ptr<const RowSource> ChunkedRows::divided(std::size_t parts) const {
 
 void ChunkedRows::read(const std::int64_t* numbers, std::int64_t count, char* out) const {
   if (row_bytes_ == 0) return;
+  for (std::int64_t begin = 0; begin < count; begin += kMostRowsAtOnce)
+    read_some(numbers + begin, std::min(kMostRowsAtOnce, count - begin),
+              out + static_cast<std::size_t>(begin) * row_bytes_);
+}
+
+void ChunkedRows::read_some(const std::int64_t* numbers, std::int64_t count, char* out) const {
   std::map<std::int64_t, Band> bands;
   for (std::int64_t i = 0; i < count; ++i) {
     const Place place = place_of(numbers[i]);

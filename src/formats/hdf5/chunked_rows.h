@@ -63,7 +63,7 @@ class ChunkedRows final : public RowSource {
   };
   explicit ChunkedRows(Options options);
 
-  // Reads each chunk at most once, whatever the order of the rows.
+  // Reads each chunk at most once for a batch of up to 65,536 rows, whatever their order.
   void read(const std::int64_t* numbers, std::int64_t count, char* out) const override;
   std::string place() const override { return options_.place; }
   std::int64_t rows_per_chunk() const override;
@@ -78,6 +78,7 @@ class ChunkedRows final : public RowSource {
   Place place_of(std::int64_t row) const;
   std::int64_t bands_of_rows() const;  // in the second dimension of rows
   struct Band;
+  void read_some(const std::int64_t* numbers, std::int64_t count, char* out) const;
   void read_band(const Band& band, char* out) const;
   void copy_rows(const Band& band, const char* chunk, char* out) const;
   void copy_block(const Band& band, const std::vector<std::int64_t>& first, const char* chunk,

@@ -53,7 +53,8 @@ ErrorParts parts_for_file(const std::string& path, const std::string& reason) {
   return {.place = path,
           .found = "HDF5 cannot open it (" + reason + ")",
           .wanted = "a file that HDF5 " + version_text() + " can read",
-          .remedy = hint_for_version(reason)};
+          .remedy = has(reason, "Too many open files") ? "raise the limit of open files: ulimit -n 65536"
+                                                       : hint_for_version(reason)};
 }
 
 // The macro H5F_ACC_RDONLY ends the process if the library's version is not exactly that of its header.
