@@ -135,6 +135,7 @@ kindling_file_library(tiff PACKAGE libtiff-dev HEADER tiffio.h LIBRARY tiff)
 # It inflates what HDF5 has compressed; without it, zlib does.
 kindling_file_library(deflate PACKAGE libdeflate-dev HEADER libdeflate.h LIBRARY deflate WITHOUT "zlib inflates instead")
 kindling_file_library(hdf5 PACKAGE libhdf5-dev HEADER hdf5.h FOLDER hdf5/serial LIBRARY hdf5_serial hdf5)
+kindling_file_library(netcdf PACKAGE libnetcdf-dev HEADER netcdf.h LIBRARY netcdf)
 
 # C is enabled only where it is needed, and not in a function, where CMake forbids it.
 if(_kindling_with_sources)

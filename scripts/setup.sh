@@ -20,9 +20,9 @@ readonly clang_format_version=14.0.6
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev
   libpng-dev libjpeg-dev)
-# libwebp, libtiff, libdeflate and HDF5 are optional, clang builds the consumer tests a second time, gfortran the module for Fortran, iproute2 makes two
+# libwebp, libtiff, libdeflate, HDF5 and NetCDF are optional, clang builds the consumer tests a second time, gfortran the module for Fortran, iproute2 makes two
 # machines of one
-readonly test_packages=(libgtest-dev libwebp-dev libtiff-dev libdeflate-dev libhdf5-dev doxygen clang gfortran iproute2 python3-venv pkg-config)
+readonly test_packages=(libgtest-dev libwebp-dev libtiff-dev libdeflate-dev libhdf5-dev libnetcdf-dev doxygen clang gfortran iproute2 python3-venv pkg-config)
 # Launchers of ranks, whose test needs root.
 readonly launcher_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge)
 

@@ -13,8 +13,8 @@ namespace kindling {
 
 // The options of ArrayData (array_data.h).
 struct ArrayDataOptions {
-  // .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5) or raw (.bin, .raw, .dat); or a pattern of files, such
-  // as "runs/*.h5", whose arrays are joined along the samples.
+  // .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5), NetCDF (.nc) or raw (.bin, .raw, .dat); or a pattern of
+  // files, such as "runs/*.h5", whose arrays are joined along the samples.
   std::filesystem::path file{};
   std::optional<std::filesystem::path> labels_file{};  // absent: `file`
   // Names in the files; of HDF5, paths of data sets. A .npy file has none; for a raw file, the type and shape
@@ -44,13 +44,16 @@ struct ArrayDataOptions {
   // Chunks of the inputs, which are in random order, whose samples are mixed at a time; 0: all samples are
   // shuffled.
   std::int64_t shuffle_chunks = 0;
+  // Of NetCDF variables: the dimension of the samples, empty: the first one; and the package whose rules say
+  // what packed and missing values are: "netcdf4" or "xarray".
+  std::string sample_dim{}, decode = "netcdf4";
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
           "file", &ArrayDataOptions::file,
-          {.doc =
-               "file of the arrays: .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5), or raw values (.bin, "
-               ".raw, .dat); or a pattern such as runs/*.h5, whose files are joined along the samples",
+          {.doc = "file of the arrays: .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5), NetCDF (.nc, .nc4, "
+                  ".cdf), or raw values (.bin, "
+                  ".raw, .dat); or a pattern such as runs/*.h5, whose files are joined along the samples",
            .example = "\"data.npz\""}),
       kindling::field("labels_file", &ArrayDataOptions::labels_file,
                       {.doc = "file of the labels; absent: the same file", .example = "\"labels.npy\""}),
@@ -132,7 +135,16 @@ struct ArrayDataOptions {
           "shuffle_chunks", &ArrayDataOptions::shuffle_chunks,
           {.doc = "shuffle the chunks of an HDF5 file, and mix the samples of so many chunks at a "
                   "time, so that each is decoded once; 0: shuffle all samples",
-           .min = 0}));
+           .min = 0}),
+      kindling::field(
+          "sample_dim", &ArrayDataOptions::sample_dim,
+          {.doc = "dimension of a NetCDF file along which the samples are; empty: the first one of "
+                  "each variable",
+           .example = "\"time\""}),
+      kindling::field("decode", &ArrayDataOptions::decode,
+                      {.doc = "the Python package whose rules say which values of a NetCDF file are missing, "
+                              "and their types; xarray ignores valid_range and what was never written",
+                       .choices = "netcdf4|xarray"}));
 };
 
 }  // namespace kindling

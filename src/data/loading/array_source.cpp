@@ -16,6 +16,7 @@
 #include "data/loading/stored_dataset.h"
 #include "formats/arrays/stored_array.h"
 #include "formats/hdf5/hdf5_array.h"
+#include "formats/netcdf/netcdf_array.h"
 #include "formats/tensor_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -47,6 +48,11 @@ bool is_hdf5(const fs::path& file) {
   return extension == ".h5" || extension == ".hdf5";
 }
 
+bool is_netcdf(const fs::path& file) {
+  const std::string extension = extension_of(file);
+  return extension == ".nc" || extension == ".nc4" || extension == ".cdf";
+}
+
 std::string place_of(const fs::path& file, const std::string& name) {
   return file.string() + (name.empty() ? "" : ", array '" + name + "'");
 }
@@ -75,6 +81,9 @@ std::optional<std::vector<StoredArray>> stored_arrays_of(const ArrayRequest& req
     return arrays;
   }
   if (is_hdf5(request.file)) return stored_hdf5(request.file, request.names);
+  if (is_netcdf(request.file))
+    return stored_netcdf(request.file, request.names, request.sample_dim,
+                         request.decode == "xarray" ? NetcdfDecoding::xarray : NetcdfDecoding::netcdf4);
   if (extension == ".pt" || extension == ".pth") return std::nullopt;
   throw ConfigError({.place = "data." + request.key,
                      .found = request.file.string() + " ends with '" + extension + "'",
@@ -214,7 +223,7 @@ std::vector<std::vector<SourceArray>> read_files_of(const RequestedFiles& files,
     const auto& stored = files.stored[i];
     // Reading the whole file also verifies its checksums.
     const bool is_whole = !stored || (fits && !is_raw(request.file) && !is_hdf5(request.file) &&
-                                      fs::file_size(request.file) <= max_bytes);
+                                      !is_netcdf(request.file) && fs::file_size(request.file) <= max_bytes);
     all.push_back(is_whole ? read_whole(request) : read_with_rows_in_file(request, *stored, names_in_file));
   }
   return all;

@@ -16,7 +16,7 @@
 namespace kindling {
 
 inline constexpr const char* kArrayFileKind =
-    "a .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5) or raw (.bin, .raw, .dat) file";
+    "a .npz, .npy, .safetensors, .pt, HDF5 (.h5, .hdf5), NetCDF (.nc) or raw (.bin, .raw, .dat) file";
 
 // True for files of one array, which has no name: .npy and raw ones (.bin, .raw, .dat).
 bool has_one_array(const std::filesystem::path& file);
@@ -28,6 +28,8 @@ struct ArrayRequest {
   std::set<std::string> names{};  // of the arrays; a file with one array ignores them
   // Of a raw file: the type and shape of a sample (stored_raw()), and the key that has them.
   std::string raw_samples{}, raw_key{};
+  // Of a NetCDF file, see stored_netcdf(): the dimension of the samples; "netcdf4" or "xarray".
+  std::string sample_dim{}, decode = "netcdf4";
 };
 
 // An array of a file: in memory, or one whose rows stay in the file.

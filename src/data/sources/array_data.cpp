@@ -246,7 +246,9 @@ struct ArrayData::Impl {
                           .key = "labels_file",
                           .names = of_labels,
                           .raw_samples = options.labels,
-                          .raw_key = "labels"});
+                          .raw_key = "labels",
+                          .sample_dim = options.sample_dim,
+                          .decode = options.decode});
     }
     return read_arrays(requests, most_array_bytes_in_memory(shared.resident == "on"));
   }
@@ -256,7 +258,9 @@ struct ArrayData::Impl {
             .key = "file",
             .names = std::move(names),
             .raw_samples = options.inputs,
-            .raw_key = "inputs"};
+            .raw_key = "inputs",
+            .sample_dim = options.sample_dim,
+            .decode = options.decode};
   }
 
   // Nullopt: all samples are for training.

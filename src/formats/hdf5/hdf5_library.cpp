@@ -3,17 +3,13 @@
 #include <string_view>
 #include <utility>
 
+#include "formats/hdf5_lock.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
-
-std::recursive_mutex& hdf5_mutex() {
-  static std::recursive_mutex mutex;
-  return mutex;
-}
 
 // Upwards: the innermost failure comes first.
 herr_t keep_first(unsigned number, const H5E_error2_t* error, void* text) {
