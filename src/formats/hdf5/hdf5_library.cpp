@@ -53,7 +53,7 @@ ErrorParts parts_for_file(const std::string& path, const std::string& reason) {
                                                        : hint_for_version(reason)};
 }
 
-// The macro H5F_ACC_RDONLY ends the process if the library's version is not exactly that of its header.
+// The macro H5F_ACC_RDONLY may end the process if the library has another version than its header.
 constexpr unsigned kReadOnly = 0;
 
 Hdf5Id open_file(const std::filesystem::path& path) {
