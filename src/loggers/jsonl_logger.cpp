@@ -99,6 +99,7 @@ void append_line(const Record& record, std::string& lines) {
   lines.append("{").append(is_epoch ? epoch : step).append(", ").append(is_epoch ? step : epoch);
   for (const auto& [name, value] : record.values)
     lines.append(", ").append(json_string(name)).append(": ").append(json_number(value));
+  if (record.digest != 0) lines.append(", \"log_digest\": ").append(std::to_string(record.digest));
   lines.append("}\n");
 }
 

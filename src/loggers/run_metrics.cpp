@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 26;  // a confusion matrix of 1,000 classes takes less
-constexpr double kMaxInteger = 9e15;                         // exact as a double
+constexpr double kMaxInteger = 0x1p53;                       // exact as a double
 
 // Receives the parts of a line from the JSON parser. Every function returns whether the line can still be a
 // record: one object of numbers, with a global_step.
@@ -50,13 +50,15 @@ class RecordReader {
  private:
   bool take(double value) {
     if (depth_ != 1) return false;
-    const bool is_step = key_ == "global_step", is_epoch = key_ == "epoch";
-    if (!is_step && !is_epoch) {
+    const bool is_step = key_ == "global_step", is_epoch = key_ == "epoch", is_digest = key_ == "log_digest";
+    if (!is_step && !is_epoch && !is_digest) {
       record_.values.emplace_back(key_, value);
       return true;
     }
     if (!(value >= 0 && value <= kMaxInteger)) return false;
-    (is_step ? record_.global_step : record_.epoch) = static_cast<std::int64_t>(value);
+    (is_step     ? record_.global_step
+     : is_digest ? record_.digest
+                 : record_.epoch) = static_cast<std::int64_t>(value);
     return true;
   }
 

@@ -20,6 +20,9 @@ struct KINDLING_API Record {
   std::int64_t global_step = 0;                             // optimizer steps done, from 1
   std::int64_t epoch = 0;                                   // from 1
   std::vector<std::pair<std::string, double>> values = {};  // in display order, each name once
+  // Of an epoch: a fingerprint of the losses and learning rates of all steps of the run so far, below 2^53;
+  // 0: unknown. The same as another run's if all of these are equal.
+  std::int64_t digest = 0;
 
   const double* find(std::string_view name) const;  // nullptr: not found
 };

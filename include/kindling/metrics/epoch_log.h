@@ -124,6 +124,7 @@ class KINDLING_API EpochLog {
   Device device() const noexcept { return device_; }
 
  private:
+  friend class LogDigest;
   friend class MarkedRow;
   struct Mark {
     std::size_t column;

@@ -196,8 +196,11 @@ Record EpochReport::close(const NamedValues& validation) {
   put_counts(record, transfer_counts() - counts_at_start_);
   for (std::size_t rank = 0; rank + 1 < speed.size(); ++rank)
     if (speed[rank + 1] > 0) put(record, "step_time_s/rank" + std::to_string(rank), speed[rank + 1]);
+  state_.digest.add_rows(state_.log);
+  record.digest = state_.digest.number();
   read_latest();
   state_.log.clear();
+  state_.digest.end_epoch();
   num_reported_rows_ = num_watched_rows_ = 0;
   return record;
 }

@@ -247,8 +247,9 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   scaler.reset();
   if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
-  is_early_stop_pending = false;
+  is_early_stop_pending = has_custom_batches = false;
   log = EpochLog(log.device());  // the columns are those of the previous model
+  digest = {};
   run_id = new_run_id();
   is_open_ = false;
   random_before_validation.clear();
@@ -356,8 +357,11 @@ void TrainState::save(StateDict& state) {
   if (scaler) put_part(saved_keys::kScaler, *scaler);
   streams.save(state);
   log.save(state, saved_keys::kLog);
+  digest.add_rows(log);
+  digest.save(state);
   save_callbacks(options_.callbacks, state);
   save_progress(progress, state);
+  if (has_custom_batches) state.metadata[saved_keys::kCustomBatches] = "true";
   if (time.is_set())
     state.metadata[saved_keys::kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
   const auto stops_again = [](const auto& callback) { return callback->stops_training(); };
@@ -402,8 +406,10 @@ void TrainState::load(const StateDict& state) {
   if (scaler) scaler->load(part_of(state, saved_keys::kScaler));
   streams.load(state);
   log.load(state, saved_keys::kLog, [this](const std::string& name) { return model->metric_of(name); });
+  digest.load(state, log.num_rows());
   load_callbacks(options_.callbacks, state);
   progress = load_progress(state);
+  has_custom_batches = state.metadata.contains(saved_keys::kCustomBatches);
   const auto spent = state.metadata.find(saved_keys::kSpentTime);
   time.start(spent == state.metadata.end()
                  ? 0

@@ -18,6 +18,7 @@
 #include "kindling/optim/optimizer.h"
 #include "kindling/optim/plateau.h"
 #include "kindling/training/trainer_options.h"
+#include "metrics/log_digest.h"
 #include "training/state/grad_scaler.h"
 #include "training/state/stop_consensus.h"
 
@@ -42,8 +43,10 @@ class TrainState {
   Progress progress{};
   std::int64_t num_train_batches = 0;  // of an epoch; 0: unknown
   EpochLog log;                        // of the training part of the running epoch
+  LogDigest digest;                    // of all rows of the log, and of earlier epochs
   std::optional<GradScaler> scaler;    // with a precision that needs it
   ShardStreams streams;                // with gradient_shards
+  bool has_custom_batches = false;     // some came from outside, through prepare_batch()
   TimeLimit time;
   bool is_early_stop_pending = false;  // requested before min_epochs and min_steps were reached
   std::string run_id{};                // of the run, through all its stops
