@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <system_error>
@@ -119,11 +120,12 @@ void delete_file(const std::filesystem::path& path) {
 }
 
 CheckpointRetention checked_retention(CheckpointRetention retention) {
-  if (retention.keep_last < 2 || retention.keep_best < 0)
+  if (retention.keep_last < 2 || retention.keep_best < 0 || retention.keep_every_n_steps < 0)
     throw ConfigError({.place = "checkpoint retention",
                        .found = "keep_last is " + std::to_string(retention.keep_last) + ", keep_best is " +
-                                std::to_string(retention.keep_best),
-                       .wanted = "keep_last of at least 2 (one may be damaged) and keep_best of at least 0"});
+                                std::to_string(retention.keep_best) + ", keep_every_n_steps is " +
+                                std::to_string(retention.keep_every_n_steps),
+                       .wanted = "keep_last of at least 2 (one may be damaged), the others at least 0"});
   return retention;
 }
 
@@ -162,6 +164,15 @@ std::vector<CheckpointInfo> checkpoints_of_run(const std::filesystem::path& fold
     }
   sort_by_step(checkpoints);
   return checkpoints;
+}
+
+// Adds the first checkpoint of every n steps. `all`: latest first.
+void keep_first_ones(const std::vector<CheckpointInfo>& all, std::int64_t every_n_steps,
+                     std::set<std::filesystem::path>& staying) {
+  if (every_n_steps == 0) return;
+  std::map<std::int64_t, const CheckpointInfo*> first;
+  for (const CheckpointInfo& info : all) first[info.global_step / every_n_steps] = &info;
+  for (const auto& [part, info] : first) staying.insert(info->path);
 }
 
 bool has_broken_header(const std::filesystem::path& path) {
@@ -242,6 +253,7 @@ void CheckpointFolder::prune(const std::string& run_id) const {
   };
   keep(all, retention_.keep_last);
   keep(ranked, retention_.keep_best);
+  keep_first_ones(all, retention_.keep_every_n_steps, staying);
   with_errors_as<CheckpointError>([&] {
     for (const CheckpointInfo& info : all)
       if (!staying.contains(info.path)) delete_file(info.path);

@@ -19,18 +19,21 @@ using Values = std::map<std::int64_t, std::optional<double>>;  // by step
 bool can_be_best(const std::optional<double>& value) { return value && std::isfinite(*value); }
 
 // Step by step: a checkpoint is kept if fewer than keep_last are later, or fewer than keep_best are better
-// (of equal ones, earlier).
+// (of equal ones, earlier), or none of its keep_every_n_steps is earlier.
 Values staying_of(const Values& all, const CheckpointRetention& retention) {
   Values staying;
   for (const auto& [step, value] : all) {
     std::int64_t later = 0, better = 0;
+    const std::int64_t every = retention.keep_every_n_steps;
+    bool is_first = every > 0;
     for (const auto& [other_step, other] : all) {
       if (other_step > step) ++later;
+      if (every > 0 && other_step < step && other_step / every == step / every) is_first = false;
       if (!can_be_best(value) || !can_be_best(other)) continue;
       const double gain = retention.higher_is_better ? *other - *value : *value - *other;
       if (gain > 0 || (gain == 0 && other_step < step)) ++better;
     }
-    if (later < retention.keep_last || (can_be_best(value) && better < retention.keep_best))
+    if (later < retention.keep_last || (can_be_best(value) && better < retention.keep_best) || is_first)
       staying[step] = value;
   }
   return staying;
@@ -81,8 +84,10 @@ TEST(Retention, KeepsExactlyTheCheckpointsOfTheModel) {
   std::size_t saves = 0, deleted = 0;
   for (int sequence = 0; sequence < 200 && !testing::Test::HasFailure(); ++sequence) {
     const std::filesystem::path path = scratch / std::to_string(sequence);
-    const CheckpointRetention retention = {
-        .keep_last = 2 + up_to(2), .keep_best = up_to(3), .higher_is_better = up_to(1) == 0};
+    const CheckpointRetention retention = {.keep_last = 2 + up_to(2),
+                                           .keep_best = up_to(3),
+                                           .higher_is_better = up_to(1) == 0,
+                                           .keep_every_n_steps = sequence % 2 == 0 ? 0 : 5 + up_to(10)};
     const CheckpointFolder folder(path, retention);
     const auto foreign = add_foreign_files(path);
     Values model;

@@ -45,6 +45,8 @@ struct CheckpointRetention {
   std::int64_t keep_last = 2;  // the latest ones, at least 2: one may be corrupt
   std::int64_t keep_best = 1;  // and the best ones overall, as best_valid_checkpoint() compares them
   bool higher_is_better = false;
+  // And the first one of every n steps: of steps 0 to n - 1, n to 2n - 1 and so on; 0: none of them.
+  std::int64_t keep_every_n_steps = 0;
 };
 
 // The directory of a run's checkpoints. Used by one thread at a time.

@@ -18,8 +18,10 @@ struct ModelCheckpointOptions {
   std::int64_t every_n_epochs = 1;                // after validation; 0: never after epochs
   std::optional<std::int64_t> every_n_steps{};    // optimizer steps
   std::optional<double> every_minutes{};
-  std::int64_t keep_last = 2;     // number of latest checkpoints to keep
-  std::int64_t keep_best = 1;     // number of best checkpoints to keep in addition
+  std::int64_t keep_last = 2;  // number of latest checkpoints to keep
+  std::int64_t keep_best = 1;  // number of best checkpoints to keep in addition
+  // In addition, the first checkpoint of every n optimizer steps, for replays of any step (replay.h).
+  std::optional<std::int64_t> keep_every_n_steps{};
   std::string monitor{};          // a value of the epoch record; empty: the model's monitor()
   std::string mode{};             // what is better; empty: the model's, for its own monitor()
   std::string on_error = "stop";  // what to do when a save fails: "stop" or "continue"
@@ -39,6 +41,10 @@ struct ModelCheckpointOptions {
                       {.doc = "number of latest checkpoints to keep", .min = 2}),
       kindling::field("keep_best", &ModelCheckpointOptions::keep_best,
                       {.doc = "number of best checkpoints to keep in addition", .min = 0}),
+      kindling::field("keep_every_n_steps", &ModelCheckpointOptions::keep_every_n_steps,
+                      {.doc = "keep the first checkpoint of every n steps in addition, for kindling replay",
+                       .min = 1,
+                       .example = "10000"}),
       kindling::field("monitor", &ModelCheckpointOptions::monitor,
                       {.doc = "value that decides which is best; empty: the model's monitor()",
                        .example = "\"val_loss\""}),

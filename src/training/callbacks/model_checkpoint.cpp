@@ -191,9 +191,11 @@ class ModelCheckpoint::Impl {
   }
 
   void open_folder() {
-    folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
-                                                         .keep_best = options.keep_best,
-                                                         .higher_is_better = monitor_.higher_is_better});
+    folder_.emplace(options.dirpath,
+                    CheckpointRetention{.keep_last = options.keep_last,
+                                        .keep_best = options.keep_best,
+                                        .higher_is_better = monitor_.higher_is_better,
+                                        .keep_every_n_steps = options.keep_every_n_steps.value_or(0)});
     require_own_folder();
     if (options.asynchronous) thread_.emplace();
   }
