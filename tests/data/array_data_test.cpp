@@ -97,6 +97,22 @@ TEST_F(Arrays, AreSplitByClass) {
   EXPECT_EQ(data.train_dataloader()->num_samples(), 6);
 }
 
+TEST_F(Arrays, NameTheRowsOfTrainingSamples) {
+  const auto file = write("a.safetensors", {{"x", at::arange(10).view({10, 1})}, {"y", at::arange(10)}});
+  for (const double fraction : {0.4, 0.2}) {
+    ArrayData data({.file = file, .val_fraction = fraction}, {.shuffle = false});
+    const Batch train = all_of(data, data.train_dataloader());
+    const SampleIds ids = data.train_ids();
+    EXPECT_EQ(ids.name, "row");
+    ASSERT_EQ(std::ssize(ids.values), train.num_samples());
+    for (std::int64_t i = 0; i < train.num_samples(); ++i)
+      EXPECT_EQ(ids.values[static_cast<std::size_t>(i)], std::to_string(train[1][i].item<std::int64_t>()));
+  }
+  ArrayData whole({.file = file}, {.shuffle = false});
+  EXPECT_EQ(whole.train_ids().values.size(), 10U);
+  EXPECT_EQ(whole.train_ids().values.back(), "9");
+}
+
 // Files that NumPy has written.
 TEST_F(Arrays, ComeFromNumpy) {
   const auto seeds = std::filesystem::path(KINDLING_TESTS) / "fuzz/seeds/npy_fuzzer";

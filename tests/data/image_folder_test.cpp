@@ -129,6 +129,7 @@ TEST_F(ImageFolders, CountAndNameEveryFile) {
   ImageFolder ordered({.root = root_, .size = {{2, 3}}}, {.val = {{0, 5}}});
   EXPECT_EQ(ordered.val_ids().values, (std::vector<std::string>{"a/no_ending", "a/photo.jfif", "a/z.png",
                                                                 "a/in/1.png", "a/in/deep/1.PNG"}));
+  EXPECT_EQ(ordered.train_ids().values, std::vector<std::string>{"b/1.png"});
 }
 
 TEST_F(ImageFolders, NameADamagedFileOfEachFormat) {

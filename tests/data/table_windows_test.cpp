@@ -59,6 +59,7 @@ TEST_F(TableWindowsFile, HasEachWindowOfEachSeriesWithTheRowAfterIt) {
   EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"7", "8"})) << "of their last rows";
   EXPECT_EQ(data.val_ids().name, "row");
   EXPECT_EQ(data.val_ids().values, (std::vector<std::string>{"7", "8"}));
+  EXPECT_EQ(data.train_ids().values, (std::vector<std::string>{"5", "6"}));
 }
 
 TEST_F(TableWindowsFile, BalancesClassesOnly) {

@@ -67,6 +67,8 @@ class KINDLING_API ArrayData : public DataModule {
   // Takes the statistics of `normalize_by` that were saved with a model. Throws CheckpointError.
   void restore_input_transform(const std::string& description) override;
   std::optional<at::ScalarType> program_input_type() override;
+  // The rows of the training samples in their arrays, counted from 0.
+  SampleIds train_ids() override;
   // Predicts the inputs of another file with the same names.
   void predict_from(const std::filesystem::path& file) override;
 

@@ -143,6 +143,8 @@ class KINDLING_API DataModule {
   virtual std::vector<std::string> class_names() { return {}; }
   // Returns what is wrong with each sample that has been skipped so far, such as a broken file by its path.
   virtual std::vector<std::string> skipped_samples() { return {}; }
+  // Returns the names of the samples of train_dataloader(), in the order of its data set.
+  virtual SampleIds train_ids() { return {}; }
   // Returns the names of the samples of val_dataloader(), in the order of its data set.
   virtual SampleIds val_ids() { return {}; }
   // Returns the names of the samples of predict_dataloader().

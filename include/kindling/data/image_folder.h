@@ -109,6 +109,7 @@ class KINDLING_API ImageFolder : public DataModule {
   std::vector<std::string> class_names() override;
   std::vector<std::string> skipped_samples() override;
   // Return the paths of the validation files: relative to `root`, or as in the list.
+  SampleIds train_ids() override;
   SampleIds val_ids() override;
   SampleIds predict_ids() override { return val_ids(); }
 

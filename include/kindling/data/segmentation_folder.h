@@ -112,6 +112,7 @@ class KINDLING_API SegmentationFolder : public DataModule {
   // Returns a text for each file without its counterpart.
   std::vector<std::string> skipped_samples() override;
   // Return the paths of the images, relative to their directory.
+  SampleIds train_ids() override;
   SampleIds val_ids() override;
   SampleIds predict_ids() override;
 

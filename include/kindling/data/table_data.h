@@ -77,6 +77,7 @@ class KINDLING_API TableData : public DataModule {
   // Of the files that have been read.
   std::vector<std::string> skipped_samples() override;
   // Without a column of ids, the numbers of the rows in their file, counted from 1, as in messages.
+  SampleIds train_ids() override;
   SampleIds val_ids() override;
   SampleIds predict_ids() override;
 

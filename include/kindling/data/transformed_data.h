@@ -53,6 +53,7 @@ class KINDLING_API TransformedData : public DataModule {
   void predict_from(const std::filesystem::path& file) override;
   std::vector<std::string> class_names() override;
   std::vector<std::string> skipped_samples() override;
+  SampleIds train_ids() override;
   SampleIds val_ids() override;
   SampleIds predict_ids() override;
 

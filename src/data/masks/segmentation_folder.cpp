@@ -157,6 +157,11 @@ std::vector<std::string> SegmentationFolder::skipped_samples() {
   return impl_->predicted ? impl_->predicted->unpaired : impl_->pairs->unpaired;
 }
 
+SampleIds SegmentationFolder::train_ids() {
+  prepare();
+  return impl_->pairs ? ids_of(*impl_->pairs, impl_->split.train) : SampleIds();
+}
+
 SampleIds SegmentationFolder::val_ids() {
   prepare();
   return impl_->pairs ? ids_of(*impl_->pairs, impl_->split.val) : SampleIds();

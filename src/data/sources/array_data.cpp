@@ -307,6 +307,7 @@ struct ArrayData::Impl {
     fit_scale(*targets, rows_of(pairs.train), states.place());
     const auto inputs = columns.size() == 1 ? targets : dataset_of(columns);
     train = std::make_shared<PairDataset>(inputs, targets, pairs.train);
+    train_rows = pairs.train.inputs;
     if (!pairs.val.inputs.empty()) val = std::make_shared<PairDataset>(inputs, targets, pairs.val);
     if (options.rollout_steps == 0) return;
     rollouts = std::make_shared<PairDataset>(inputs, targets, pairs.rollouts.pairs);
@@ -340,6 +341,7 @@ struct ArrayData::Impl {
   std::int64_t rollout_group = 0;                 // the samples of a batch of them
   std::shared_ptr<const Dataset> train{}, val{};  // inputs and labels; nullptr: none
   std::shared_ptr<const Sampler> sampler{};       // by `weights` or `shuffle_chunks`
+  std::vector<std::int64_t> train_rows{};         // in the arrays; empty: all
   at::Tensor sample{};                            // of the training, [0, …]: its shape and dtype
   bool is_coarse = false;                         // in float32, before the scaling
   fs::path predict_file{};
@@ -368,6 +370,7 @@ void ArrayData::prepare_data() {
   if (options.normalize_by)
     impl_->fit_scale(*dataset_of({samples[0]}),
                      split ? split->train : consecutive_rows(0, num_rows_of(samples[0])), first.place());
+  if (split) impl_->train_rows = split->train;
   impl_->train = dataset_of(samples, split ? &split->train : nullptr);
   if (split && !split->val.empty()) impl_->val = dataset_of(samples, &split->val);
   if (!options.weights.empty()) {
@@ -487,6 +490,15 @@ std::optional<at::ScalarType> ArrayData::program_input_type() {
   const at::Tensor& sample = impl_->sample;
   if (!sample.defined() || sample.scalar_type() != at::kDouble) return std::nullopt;
   return impl_->is_coarse ? at::kDouble : at::kFloat;
+}
+
+SampleIds ArrayData::train_ids() {
+  const std::int64_t count = train_dataloader()->dataset().size();
+  SampleIds ids{.name = "row"};
+  for (std::int64_t i = 0; i < count; ++i)
+    ids.values.push_back(
+        std::to_string(impl_->train_rows.empty() ? i : impl_->train_rows[static_cast<std::size_t>(i)]));
+  return ids;
 }
 
 void ArrayData::predict_from(const fs::path& file) { impl_->predict_file = file; }

@@ -124,6 +124,13 @@ struct ImageFolder::Impl {
                              options.list->string() + ", column '" + options.weights + "'", "files");
   }
 
+  static SampleIds ids_of(const ImageFiles& of, const std::vector<std::int64_t>& samples) {
+    SampleIds ids{.name = "file"};
+    for (const std::int64_t sample : samples)
+      ids.values.push_back(of.names[static_cast<std::size_t>(sample)]);
+    return ids;
+  }
+
   const ImageFolderOptions options;
   const ImageScale scale{.normalize = options.normalize};
   std::shared_ptr<const ImageFiles> files{}, val_files{};  // the same without val_root
@@ -185,12 +192,14 @@ std::vector<std::string> ImageFolder::skipped_samples() {
   return impl_->skipped;
 }
 
+SampleIds ImageFolder::train_ids() {
+  prepare();
+  return Impl::ids_of(*impl_->files, impl_->split.train);
+}
+
 SampleIds ImageFolder::val_ids() {
   prepare();
-  SampleIds ids{.name = "file"};
-  for (const std::int64_t sample : impl_->split.val)
-    ids.values.push_back(impl_->val_files->names[static_cast<std::size_t>(sample)]);
-  return ids;
+  return Impl::ids_of(*impl_->val_files, impl_->split.val);
 }
 
 }  // namespace kindling

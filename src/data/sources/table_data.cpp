@@ -156,6 +156,7 @@ struct TableData::Impl {
     train =
         windows ? samples_of(rows, labels, indices.train, *windows) : samples_of(rows, labels, indices.train);
     val = windows ? samples_of(rows, labels, indices.val, *windows) : samples_of(rows, labels, indices.val);
+    train.row_numbers = row_numbers_of(table, indices.train, windows);
     val.row_numbers = row_numbers_of(table, indices.val, windows);
     if (!options.weights.empty()) draw_by_weights(table, windows, indices.train, shared.seed);
     if (const bool is_split = !indices.val.empty(); !is_split && !options.val_files.empty()) {
@@ -196,6 +197,14 @@ struct TableData::Impl {
     samples = windows ? samples_of(rows, labels, all, *windows) : samples_of(rows, labels, all);
     if (use == LabelUse::required) samples->row_numbers = row_numbers_of(table, all, windows);
     return *samples;
+  }
+
+  SampleIds ids_of(const Samples& samples) const {
+    const std::string& id = transform->schema().id;
+    if (!id.empty() && !samples.ids.empty()) return {.name = id, .values = samples.ids};
+    SampleIds ids{.name = "row"};
+    for (const std::size_t number : samples.row_numbers) ids.values.push_back(std::to_string(number));
+    return ids;
   }
 
   // Returns nullptr if there are no samples.
@@ -345,13 +354,14 @@ std::vector<std::string> TableData::class_names() { return schema().classes; }
 
 std::vector<std::string> TableData::skipped_samples() { return impl_->reader.skipped(); }
 
+SampleIds TableData::train_ids() {
+  impl_->read_training_file(options());
+  return impl_->ids_of(impl_->train);
+}
+
 SampleIds TableData::val_ids() {
   impl_->read_training_file(options());
-  const Impl::Samples& val = impl_->val;
-  if (!schema().id.empty() && !val.ids.empty()) return {.name = schema().id, .values = val.ids};
-  SampleIds ids{.name = "row"};
-  for (const std::size_t number : val.row_numbers) ids.values.push_back(std::to_string(number));
-  return ids;
+  return impl_->ids_of(impl_->val);
 }
 
 SampleIds TableData::predict_ids() {

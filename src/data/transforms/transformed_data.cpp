@@ -134,6 +134,8 @@ std::vector<std::string> TransformedData::class_names() { return data_->class_na
 
 std::vector<std::string> TransformedData::skipped_samples() { return data_->skipped_samples(); }
 
+SampleIds TransformedData::train_ids() { return data_->train_ids(); }
+
 SampleIds TransformedData::val_ids() { return data_->val_ids(); }
 
 SampleIds TransformedData::predict_ids() { return data_->predict_ids(); }
