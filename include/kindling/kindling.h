@@ -116,6 +116,7 @@
 #include "kindling/training/layer_freezing.h"
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
+#include "kindling/training/replay.h"
 #include "kindling/training/rollout_validation.h"
 #include "kindling/training/step_times.h"
 #include "kindling/training/stochastic_weight_averaging.h"

@@ -44,25 +44,13 @@ void restore_output_signals() noexcept {
 
 int run(const CommandContext& context) {
   static const std::map<std::string, int (*)(const CommandContext&)> commands{
-      {"fit", fit_command},
-      {"config", config_command},
-      {"validate", validate_command},
-      {"test", test_command},
-      {"predict", predict_command},
-      {"devices", devices_command},
-      {"doctor", doctor_command},
-      {"list", list_command},
-      {"bench", bench_command},
-      {"export", export_command},
-      {"import", import_command},
-      {"diff", diff_command},
-      {"plot", plot_command},
-      {"runs", runs_command},
-      {"sweep", sweep_command},
-      {"data", data_command},
-      {"new", new_command},
-      {"help", help_command},
-      {"completion", completion_command}};
+      {"fit", fit_command},       {"config", config_command},   {"validate", validate_command},
+      {"test", test_command},     {"predict", predict_command}, {"devices", devices_command},
+      {"doctor", doctor_command}, {"list", list_command},       {"bench", bench_command},
+      {"export", export_command}, {"import", import_command},   {"diff", diff_command},
+      {"replay", replay_command}, {"blame", blame_command},     {"plot", plot_command},
+      {"runs", runs_command},     {"sweep", sweep_command},     {"data", data_command},
+      {"new", new_command},       {"help", help_command},       {"completion", completion_command}};
   return commands.at(context.request.command)(context);
 }
 

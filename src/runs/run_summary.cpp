@@ -182,6 +182,13 @@ std::string run_text(const fs::path& run, const char* key) {
   return json.is_object() ? json.value(key, "") : "";
 }
 
+std::optional<std::int64_t> run_number(const fs::path& run, const char* key) {
+  std::ifstream stream(run / "run.json");
+  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains(key) || !json.at(key).is_number_integer()) return std::nullopt;
+  return json.at(key).get<std::int64_t>();
+}
+
 DataSummary run_data(const fs::path& run) {
   std::ifstream stream(run / "run.json");
   const Json json = Json::parse(stream, nullptr, /*allow_exceptions=*/false);

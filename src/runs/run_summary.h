@@ -88,6 +88,8 @@ std::string run_json(const RunSummary& summary, const RunStart& start);
 
 // Returns a text from run.json, such as its "status"; empty if it is missing or cannot be read.
 KINDLING_API std::string run_text(const std::filesystem::path& run, const char* key);
+// Returns a whole number from it, such as its "threads"; nothing if it is missing.
+KINDLING_API std::optional<std::int64_t> run_number(const std::filesystem::path& run, const char* key);
 // Returns the data in run.json; members that are missing or cannot be read are empty.
 KINDLING_API DataSummary run_data(const std::filesystem::path& run);
 

@@ -16,6 +16,8 @@ int plot_command(const CommandContext& context);
 int export_command(const CommandContext& context);
 int import_command(const CommandContext& context);
 int diff_command(const CommandContext& context);
+int replay_command(const CommandContext& context);
+int blame_command(const CommandContext& context);
 int runs_command(const CommandContext& context);
 int sweep_command(const CommandContext& context);
 int new_command(const CommandContext& context);

@@ -60,6 +60,14 @@ struct DiffRequest {
   Tolerance tolerance{};
 };
 
+// The request of `kindling replay` and `kindling blame`.
+struct ReplayRequest {
+  std::filesystem::path run{};
+  std::int64_t step = 0;
+  std::int64_t until = 0;        // of replay: the last step; 0: `step`
+  std::filesystem::path save{};  // of replay: the directory for the step; empty: it is not saved
+};
+
 // The request of `kindling plot`.
 struct PlotRequest {
   std::vector<std::filesystem::path> runs{};
@@ -84,8 +92,8 @@ struct SweepRequest {
 
 // The request of the command line.
 struct Request {
-  // fit, config, validate, test, predict, export, import, plot, diff, runs, sweep, data, new, devices, bench,
-  // doctor, list, help, completion
+  // fit, config, validate, test, predict, export, import, plot, diff, replay, blame, runs, sweep, data, new,
+  // devices, bench, doctor, list, help, completion
   std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::filesystem::path> config_words{};  // given without -c; parsing moves them to `configs`
@@ -114,6 +122,7 @@ struct Request {
   EvaluationRequest evaluation{};
   ConversionRequest conversion{};
   DiffRequest diff{};
+  ReplayRequest replay{};
   PlotRequest plot{};
   RunsRequest runs{};
   SweepRequest sweep{};

@@ -192,6 +192,32 @@ void add_diff(CLI::App& app, Request& request) {
   diff.footer("Exit code 0: equal, 1: different, 2: cannot be compared.");
 }
 
+void add_replays(CLI::App& app, Request& request) {
+  ReplayRequest& options = request.replay;
+  constexpr double kMostSteps = 1e15;
+  for (const auto& [name, doc] :
+       {std::pair{"replay", "repeat a step of a run, show it, and compare it with what the run recorded"},
+        std::pair{"blame", "list the samples of a step of a run by their losses"}}) {
+    CLI::App& command = *app.add_subcommand(name, doc);
+    command.add_option("run", options.run, "a run, or the directory of several runs (the newest)")
+        ->required()
+        ->type_name("RUN");
+    add_number(command, "--step", options.step, "the optimizer step, counted from 1", 1, kMostSteps);
+    command.get_option("--step")->required();
+    command.add_flag("--json", request.json, "print JSON");
+    command.add_flag("--quiet", request.quiet, "print only errors and results");
+    command.footer(std::string(kAnyKey) + "\nThe run is only read. Exit code 1: the replay differs from it.");
+  }
+  CLI::App& replay = *app.get_subcommand("replay");
+  add_number(replay, "--until", options.until, "the last step to repeat; all are listed and compared", 1,
+             kMostSteps);
+  replay
+      .add_option(
+          "--save", options.save,
+          "directory to write the batch, outputs, gradients, and weights before and after the step to")
+      ->type_name("DIR");
+}
+
 void add_plot(CLI::App& app, Request& request) {
   CLI::App& plot = *app.add_subcommand("plot", "draw the curves of one or more runs");
   PlotRequest& options = request.plot;
@@ -383,6 +409,8 @@ constexpr std::pair<const char*, const char*> kExamples[] = {
     {"runs", "kindling runs runs/digits --sort best"},
     {"plot", "kindling plot runs/digits/0001 runs/digits/0002 --metric val_loss"},
     {"diff", "kindling diff runs/digits/0001 runs/digits/0002"},
+    {"replay", "kindling replay runs/digits/0001 --step 300"},
+    {"blame", "kindling blame runs/digits/0001 --step 300"},
     {"devices", "kindling devices --json"},
     {"bench", "kindling bench step configs/digits.toml"},
     {"matmul", "kindling bench matmul --max-n 4096"},
@@ -447,6 +475,8 @@ void add_commands(CLI::App& app, Request& request) {
   add_plot(app, request);
   add_diff(app, request);
   set_group(app, first, "Compare runs");
+  add_replays(app, request);
+  set_group(app, first, "Examine a run");
   app.add_subcommand("devices", "show GPUs and CPU")->add_flag("--json", request.json, "print JSON");
   add_bench(app, request);
   app.add_subcommand("doctor", "print versions, build, devices, threads, and paths for a bug report");

@@ -21,6 +21,7 @@
 #include "training/parallel/rank_states.h"
 #include "training/parallel/replicas.h"
 #include "training/step/manual_step.h"
+#include "training/step/step_observer.h"
 
 namespace kindling {
 namespace {
@@ -205,6 +206,9 @@ void FitLoop::train_batch(const Batch& batch) {
   state_.progress.phase =
       Phase::training;  // again, where a custom loop continues after a validation has thrown
   state_.random_before_validation.clear();
+  if (!train_) state_.has_custom_batches = true;
+  StepObserver* const observer = context_->observer;
+  if (observer != nullptr) observer->before_batch(batch, train_ ? train_->indices() : at::Tensor());
   latest_ = run_step(batch);
   ++state_.progress.batch;
   report_.after_batch(latest_.num_samples);
@@ -212,6 +216,7 @@ void FitLoop::train_batch(const Batch& batch) {
     after_update();
     if (is_validation_due()) state_.progress.phase = Phase::validation;
   }
+  if (observer != nullptr) observer->after_batch(latest_.updated);
   transaction.commit();
   if (latest_.updated && context_->stop.take_save_request()) context_->callbacks.notify_save_request();
   context_->callbacks.call(&Callback::on_train_batch_end, model);

@@ -23,6 +23,8 @@
 
 namespace kindling {
 
+class StepObserver;
+
 // Whether forward and backward of a run are captured and replayed (TrainerOptions::step_graph).
 struct CaptureMode {
   enum class Kind { captured, eager };
@@ -112,8 +114,9 @@ struct TrainingContext {
   const Callbacks callbacks;
   StopConsensus stop;
   ModelCalls calls{};
-  CaptureMode capture{};  // of the model that is trained
-  EpochClock clock;       // runs while somebody measures where the time goes
+  CaptureMode capture{};             // of the model that is trained
+  StepObserver* observer = nullptr;  // of a replay
+  EpochClock clock;                  // runs while somebody measures where the time goes
   DeterministicOperators deterministic_operators;
 
   Device device() const { return placement.device(); }

@@ -18,6 +18,7 @@
 #include "optim/optimizer_access.h"
 #include "tensors/real_numbers.h"
 #include "tensors/state_fit.h"
+#include "training/step/step_observer.h"
 
 namespace kindling {
 namespace {
@@ -239,6 +240,7 @@ void OptimizerUpdate::run(Optimizer& optimizer, std::string_view name, const Ori
 void OptimizerUpdate::measure(Optimizer& optimizer, std::string_view name,
                               std::span<const at::Tensor> losses) {
   if (scaler() != nullptr) scaler()->unscale(optimizer);
+  if (is_watched()) context_.observer->on_gradients(optimizer);
   if (context_.options.track_grad_norm != 0) mark_gradient_norms(optimizer, slot(name).norm_columns);
   if (context_.options.gradient_clip_algorithm == "norm") {
     guard_.check(losses, optimizer, clip(optimizer, name), scaler());
@@ -313,8 +315,12 @@ void OptimizerUpdate::adjust_scale(const at::Tensor& found_inf) const {
   log.mark(log.column(kLossScaleColumn, EpochLog::Kind::internal), scaler()->scale());
 }
 
+bool OptimizerUpdate::is_watched() const {
+  return context_.observer != nullptr && context_.observer->is_watching();
+}
+
 UpdateCapture* OptimizerUpdate::capture() const {
-  return context_.capture.is_captured() ? capture_.get() : nullptr;
+  return context_.capture.is_captured() && !is_watched() ? capture_.get() : nullptr;
 }
 
 at::Tensor OptimizerUpdate::clip(Optimizer& optimizer, std::string_view name) {

@@ -123,6 +123,7 @@ class OptimizerUpdate {
   void step(Optimizer& optimizer, OptimizerSlot& slot, const Optimizer::Closure& closure);
   // Returns nullptr if steps are eager; forward and backward may give up capture at any time.
   UpdateCapture* capture() const;
+  bool is_watched() const;  // by the observer of a replay
   GradScaler* scaler() const { return context_.state.scaler ? &*context_.state.scaler : nullptr; }
   void adjust_scale(const at::Tensor& found_inf) const;
   void follow_schedule(Optimizer& optimizer) const;

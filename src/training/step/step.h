@@ -15,6 +15,7 @@ struct StepContext {
         state(context.state),
         calls(context.calls),
         capture(context.capture),
+        observer(context.observer),
         clock(context.clock) {}
 
   const TrainerOptions& options;
@@ -22,6 +23,7 @@ struct StepContext {
   TrainState& state;
   ModelCalls& calls;
   CaptureMode& capture;
+  StepObserver* const& observer;  // nullptr: not a replay
   EpochClock& clock;
 
   Device device() const { return state.log.device(); }

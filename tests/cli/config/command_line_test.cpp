@@ -98,8 +98,7 @@ std::string answer(std::vector<std::string> words) {
 TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
   const std::string commands =
       "expected: one of fit, config, sweep, new, data, validate, test, predict, export, import, runs, plot, "
-      "diff, "
-      "devices, bench, doctor, list, help, version, completion";
+      "diff, replay, blame, devices, bench, doctor, list, help, version, completion";
   EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
             "kindling: there is no command 'predcit'; " + commands + "; did you mean 'predict'?");
   EXPECT_EQ(answer({"seed=3", "transmogrify"}), "kindling: there is no command 'transmogrify'; " + commands);

@@ -1,0 +1,335 @@
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/joined.h"
+#include "cli/commands/commands.h"
+#include "cli/run/run_again.h"
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
+#include "kindling/training/replay.h"
+#include "loggers/metric_text.h"
+#include "tensors/shape_text.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostListed = 32, kMostBlamed = 20;  // samples in a text; JSON has all
+
+// A replay, with what is known about the samples.
+struct ReplayOfRun {
+  fs::path run;
+  ReplayResult result;
+  std::vector<std::string> doubts;
+  SampleIds ids;
+  double clip = 0;
+};
+
+void print_start(const fs::path& checkpoint, std::int64_t start, std::int64_t step) {
+  const std::int64_t steps = step - start;
+  std::cerr << "start   "
+            << (checkpoint.empty() ? "the seed, because there is no earlier checkpoint"
+                                   : checkpoint.filename().string())
+            << ", " << counted(steps, "step") << " to step " << step << "\n";
+}
+
+ReplayOfRun replay_of(const CommandContext& context) {
+  const ReplayRequest& request = context.request.replay;
+  RunAgain again = make_run_again(context, request.run, request.step);
+  for (const std::string& doubt : again.doubts) log_warning("the replay may differ from the run: " + doubt);
+  ReplayOptions options{.run = again.run, .step = request.step};
+  if (request.until > 0) options.until = request.until;
+  if (!context.request.quiet && !context.request.json)
+    options.on_start = [&](const fs::path& checkpoint, std::int64_t start) {
+      print_start(checkpoint, start, request.step);
+    };
+  ReplayResult result = replay(again.options, again.model, *again.data, options);
+  return {.run = again.run,
+          .result = std::move(result),
+          .doubts = std::move(again.doubts),
+          .ids = again.data->train_ids(),
+          .clip = again.options.gradient_clip_val};
+}
+
+std::string id_title(const SampleIds& ids) { return ids.values.empty() ? "sample" : ids.name; }
+
+// The name of a sample, else its position in the training set.
+std::string id_of(std::int64_t index, const SampleIds& ids) {
+  const auto at = static_cast<std::size_t>(index);
+  return at < ids.values.size() ? one_line(ids.values[at]) : std::to_string(index);
+}
+
+std::vector<std::int64_t> indices_of(const ReplayedBatch& batch) {
+  if (!batch.indices.defined()) return {};
+  const auto* const first = batch.indices.const_data_ptr<std::int64_t>();
+  return {first, first + batch.indices.numel()};
+}
+
+// --- Statistics of the batch ---
+
+struct TensorStatistics {
+  double min, max, mean, deviation;
+  std::int64_t num_not_finite;
+};
+
+TensorStatistics statistics_of(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.reshape({-1}).to(at::kDouble), finite = values.isfinite();
+  const at::Tensor counted = values.masked_select(finite);
+  const auto num_not_finite = values.numel() - counted.numel();
+  if (counted.numel() == 0) return {NAN, NAN, NAN, NAN, num_not_finite};
+  return {counted.min().item<double>(), counted.max().item<double>(), counted.mean().item<double>(),
+          counted.std(/*unbiased=*/false).item<double>(), num_not_finite};
+}
+
+std::string name_of_tensor(std::size_t i, std::size_t count) {
+  return i > 0 && i + 1 == count ? "labels" : count <= 2 ? "inputs" : "inputs " + std::to_string(i);
+}
+
+void print_tensors(const Batch& batch) {
+  std::vector<std::vector<std::string>> rows;
+  const std::size_t count = batch.tensors().size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const at::Tensor& tensor = batch.tensors()[i];
+    if (tensor.is_complex() || tensor.layout() != at::kStrided) continue;
+    const TensorStatistics of = statistics_of(tensor);
+    rows.push_back({name_of_tensor(i, count), shape_text(tensor.sizes()), c10::toString(tensor.scalar_type()),
+                    metric_text(of.min), metric_text(of.max), metric_text(of.mean), metric_text(of.deviation),
+                    std::to_string(of.num_not_finite)});
+  }
+  std::cout << table_text({{.title = "tensor"},
+                           {.title = "shape"},
+                           {.title = "dtype"},
+                           {.title = "min", .right = true},
+                           {.title = "max", .right = true},
+                           {.title = "mean", .right = true},
+                           {.title = "std", .right = true},
+                           {.title = "not finite", .right = true}},
+                          rows);
+}
+
+// --- Gradients ---
+
+// By layer, in the order of the model: the 2-norm over its parameters.
+std::vector<std::pair<std::string, double>> norms_of_layers(const ReplayedStep& step) {
+  std::vector<std::pair<std::string, double>> layers;
+  for (const auto& [name, norm] : step.gradient_norms) {
+    const std::size_t dot = name.rfind('.');
+    const std::string layer = dot == std::string::npos ? name : name.substr(0, dot);
+    const auto known = std::ranges::find(layers, layer, &std::pair<std::string, double>::first);
+    if (known == layers.end())
+      layers.emplace_back(layer, norm);
+    else
+      known->second = std::hypot(known->second, norm);
+  }
+  return layers;
+}
+
+void print_layers(const ReplayedStep& step) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [layer, norm] : norms_of_layers(step))
+    rows.push_back({one_line(layer), metric_text(norm)});
+  if (!rows.empty())
+    std::cout << table_text({{.title = "layer"}, {.title = "gradient norm", .right = true}}, rows);
+}
+
+// --- The step ---
+
+void print_samples(const ReplayedBatch& batch, const SampleIds& ids) {
+  const std::vector<std::int64_t> indices = indices_of(batch);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(indices.size(), kMostListed); ++i)
+    names.push_back(id_of(indices[i], ids));
+  std::cout << id_title(ids) << "   " << joined(names, ", ");
+  if (indices.size() > kMostListed) std::cout << " and " << indices.size() - kMostListed << " more";
+  std::cout << "\n";
+}
+
+void print_step_line(const ReplayedStep& step, double clip) {
+  std::cout << "step " << step.global_step << "   epoch " << step.epoch << ", batch " << step.batch
+            << " (from 0)   loss " << metric_text(step.loss) << "   lr " << short_text(step.lr, 4)
+            << "   gradient norm " << metric_text(step.grad_norm);
+  if (clip > 0 && step.grad_norm > clip) std::cout << ", clipped at " << number_text(clip);
+  std::cout << "\n";
+}
+
+void print_confirmation(const ReplayResult& result) {
+  std::vector<std::string> compared;
+  for (const auto& [count, what] : {std::pair(result.num_records, "record"),
+                                    {result.num_digests, "log digest"},
+                                    {result.num_checkpoints, "checkpoint"}})
+    if (count > 0) compared.push_back(counted(count, what));
+  if (result.confirmed_step > result.start_step)
+    std::cout << "confirmed up to step " << result.confirmed_step << " by " << joined(compared, ", ") << "\n";
+  if (result.confirmed_step >= result.steps.back().global_step) return;
+  std::cout << "not checked from step " << result.confirmed_step + 1 << " on";
+  if (result.next_check) std::cout << "; --until " << *result.next_check << " compares them";
+  std::cout << "\n";
+}
+
+void save(const ReplayedStep& step, const fs::path& folder, bool quiet) {
+  fs::create_directories(folder);
+  std::string number = std::to_string(step.global_step);
+  number.insert(0, number.size() < 8 ? 8 - number.size() : 0, '0');
+  const fs::path file = folder / ("step-" + number + ".safetensors");
+  save_step(step, file);
+  if (!quiet) std::cout << "saved in " << file.string() << "\n";
+}
+
+void print_text(const ReplayOfRun& replayed) {
+  for (const ReplayedStep& step : replayed.result.steps) {
+    print_step_line(step, replayed.clip);
+    for (const ReplayedBatch& batch : step.batches) {
+      print_samples(batch, replayed.ids);
+      print_tensors(batch.batch);
+    }
+    print_layers(step);
+  }
+  print_confirmation(replayed.result);
+}
+
+ordered_json json_of_batch(const ReplayedBatch& batch, const SampleIds& ids) {
+  ordered_json samples = ordered_json::array(), tensors = ordered_json::array();
+  for (const std::int64_t index : indices_of(batch)) samples.push_back(id_of(index, ids));
+  for (const at::Tensor& tensor : batch.batch.tensors()) {
+    if (tensor.is_complex() || tensor.layout() != at::kStrided) continue;
+    const TensorStatistics of = statistics_of(tensor);
+    tensors.push_back({{"shape", tensor.sizes().vec()},
+                       {"dtype", c10::toString(tensor.scalar_type())},
+                       {"min", of.min},
+                       {"max", of.max},
+                       {"mean", of.mean},
+                       {"std", of.deviation},
+                       {"num_not_finite", of.num_not_finite}});
+  }
+  return {{id_title(ids), std::move(samples)}, {"tensors", std::move(tensors)}};
+}
+
+ordered_json json_of_step(const ReplayedStep& step, const SampleIds& ids) {
+  ordered_json json{{"global_step", step.global_step},
+                    {"epoch", step.epoch},
+                    {"batch", step.batch},
+                    {"loss", step.loss},
+                    {"lr", step.lr},
+                    {"grad_norm", step.grad_norm}};
+  if (step.batches.empty()) return json;
+  for (const ReplayedBatch& batch : step.batches) json["batches"].push_back(json_of_batch(batch, ids));
+  for (const auto& [name, norm] : step.gradient_norms) json["gradient_norms"][name] = norm;
+  return json;
+}
+
+ordered_json json_of_check(const ReplayOfRun& replayed) {
+  const ReplayResult& result = replayed.result;
+  ordered_json json{{"run", replayed.run.string()},
+                    {"checkpoint", result.checkpoint.string()},
+                    {"start_step", result.start_step},
+                    {"confirmed_step", result.confirmed_step},
+                    {"doubts", replayed.doubts}};
+  if (result.next_check) json["next_check"] = *result.next_check;
+  return json;
+}
+
+// --- blame ---
+
+struct BlamedSample {
+  std::int64_t index = 0;
+  double loss = 0;
+};
+
+// The largest loss first; one that is not a number counts as the largest. Throws Error if the samples of a
+// batch have no losses.
+std::vector<BlamedSample> blamed_samples(const ReplayedStep& step, const fs::path& run) {
+  std::vector<BlamedSample> samples;
+  for (const ReplayedBatch& batch : step.batches) {
+    if (!batch.losses.defined())
+      throw Error({.place = run.string() + ", step " + std::to_string(step.global_step),
+                   .found = "its samples have no losses of their own: " + batch.no_losses,
+                   .wanted = "a training_step() that minimises the mean of loss() over the samples",
+                   .remedy = "kindling replay shows the samples and their statistics"});
+    const std::vector<std::int64_t> indices = indices_of(batch);
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      samples.push_back({indices[i], batch.losses.const_data_ptr<double>()[i]});
+  }
+  std::ranges::stable_sort(samples, [](const BlamedSample& a, const BlamedSample& b) {
+    return std::isnan(a.loss) ? !std::isnan(b.loss) : a.loss > b.loss;
+  });
+  return samples;
+}
+
+double sum_of(const std::vector<BlamedSample>& samples) {
+  double sum = 0;
+  for (const BlamedSample& sample : samples)
+    if (std::isfinite(sample.loss)) sum += sample.loss;
+  return sum;
+}
+
+void print_blame(const ReplayOfRun& replayed, const std::vector<BlamedSample>& samples) {
+  print_step_line(replayed.result.steps.front(), replayed.clip);
+  const double sum = sum_of(samples);
+  std::vector<std::vector<std::string>> rows;
+  for (const BlamedSample& sample : std::span(samples).first(std::min(samples.size(), kMostBlamed))) {
+    const bool counts = !std::isinf(sample.loss) || sample.loss > 0;
+    rows.push_back(
+        {id_of(sample.index, replayed.ids), counts ? metric_text(sample.loss) : "ignored",
+         std::isfinite(sample.loss) && sum > 0 ? fixed_text(100 * sample.loss / sum, 1) + " %" : ""});
+  }
+  std::cout << table_text({{.title = id_title(replayed.ids)},
+                           {.title = "loss", .right = true},
+                           {.title = "of the sum", .right = true}},
+                          rows);
+  if (samples.size() > kMostBlamed)
+    std::cout << "and " << samples.size() - kMostBlamed << " more; --json lists all\n";
+  print_confirmation(replayed.result);
+}
+
+ordered_json json_of_blame(const ReplayOfRun& replayed, const std::vector<BlamedSample>& samples) {
+  ordered_json json = json_of_check(replayed);
+  json["step"] = json_of_step(replayed.result.steps.front(), replayed.ids);
+  json["samples"] = ordered_json::array();
+  for (const BlamedSample& sample : samples)
+    json["samples"].push_back(
+        {{id_title(replayed.ids), id_of(sample.index, replayed.ids)}, {"loss", sample.loss}});
+  return json;
+}
+
+}  // namespace
+
+int replay_command(const CommandContext& context) {
+  const Request& request = context.request;
+  const ReplayOfRun replayed = replay_of(context);
+  if (request.json) {
+    ordered_json json = json_of_check(replayed);
+    for (const ReplayedStep& step : replayed.result.steps)
+      json["steps"].push_back(json_of_step(step, replayed.ids));
+    std::cout << json.dump(2) << "\n";
+  } else {
+    print_text(replayed);
+  }
+  if (!request.replay.save.empty())
+    save(replayed.result.steps.front(), request.replay.save, request.quiet || request.json);
+  return 0;
+}
+
+int blame_command(const CommandContext& context) {
+  const ReplayOfRun replayed = replay_of(context);
+  const std::vector<BlamedSample> samples = blamed_samples(replayed.result.steps.front(), replayed.run);
+  if (context.request.json)
+    std::cout << json_of_blame(replayed, samples).dump(2) << "\n";
+  else
+    print_blame(replayed, samples);
+  return 0;
+}
+
+}  // namespace kindling

@@ -1,0 +1,234 @@
+// `kindling replay` and `kindling blame` on runs of `kindling fit`. KINDLING_SOAK_REPLAYS in the environment:
+// how many steps of each run are replayed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "cli/commands/process.h"
+#include "cli/commands/program_run.h"
+#include "kindling/tensors/state_dict.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+int num_replayed_steps() {
+  const char* set = std::getenv("KINDLING_SOAK_REPLAYS");
+  return set == nullptr ? 2 : std::max(std::atoi(set) / 5, 1);
+}
+
+void write_lines(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
+
+// 90 rows in three classes, which the first number decides.
+void write_plants(const fs::path& file) {
+  std::string text = "name,size,age,kind\n";
+  for (int i = 0; i < 90; ++i)
+    text += "p" + std::to_string(i) + "," + std::to_string(i * 37 % 90) + "," + std::to_string(i % 7) + "," +
+            (i * 37 % 90 < 30   ? "small"
+             : i * 37 % 90 < 60 ? "medium"
+                                : "large") +
+            "\n";
+  write_lines(file, text);
+}
+
+struct TrainedRun {
+  const char* name;
+  const char* config;
+  std::int64_t num_steps;
+  bool is_killed = false;
+};
+
+class ReplayedRun : public testing::TestWithParam<TrainedRun> {
+ protected:
+  // Kills the fit twice while it trains, and resumes it.
+  void fit() {
+    write_plants(scratch_ / "plants.csv");
+    write_lines(scratch_ / "plants.toml",
+                std::string(GetParam().config) + "\n[run]\ndir = \"" + (scratch_ / "runs").string() + "\"\n");
+    const std::vector<std::string> words{"fit",
+                                         "-c",
+                                         (scratch_ / "plants.toml").string(),
+                                         "checkpoint.resume=last",
+                                         "--quiet",
+                                         "trainer.num_gpus=0"};
+    for (int i = 0; GetParam().is_killed && i < 2; ++i) {
+      Process process(words, scratch_ / "output.txt");
+      const fs::path checkpoints = run() / "checkpoints";
+      process.wait_until([&] { return fs::exists(checkpoints) && num_files(checkpoints) >= 3 + 4 * i; });
+      process.send(SIGKILL);
+      process.wait();
+    }
+    const ProgramRun fitted = run_program(words);
+    ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  }
+  static int num_files(const fs::path& folder) {
+    return static_cast<int>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  }
+  fs::path run() const { return scratch_ / "runs/plants/0001"; }
+  nlohmann::json json_of(std::vector<std::string> words) const {
+    words.insert(words.begin() + 1, {run().string(), "--json"});
+    const ProgramRun program = run_program(words);
+    EXPECT_EQ(program.exit_code, 0) << program.err;
+    return nlohmann::json::parse(program.out, nullptr, /*allow_exceptions=*/false);
+  }
+
+  const Scratch scratch_{memory_folder()};
+};
+
+TEST_P(ReplayedRun, IsConfirmedAtRandomSteps) {
+  fit();
+  std::mt19937 random(GetParam().num_steps);
+  for (int i = 0; i < num_replayed_steps() && !HasFailure(); ++i) {
+    const auto step =
+        1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(GetParam().num_steps));
+    const std::string text = std::to_string(step);
+    nlohmann::json replayed = json_of({"replay", "--step", text});
+    ASSERT_TRUE(replayed.is_object());
+    EXPECT_LT(replayed["start_step"].get<std::int64_t>(), step);
+    EXPECT_EQ(replayed["doubts"], nlohmann::json::array());
+    // With the next record or checkpoint, if the step itself has none.
+    if (replayed["confirmed_step"] < step) {
+      ASSERT_TRUE(replayed.contains("next_check")) << replayed;
+      const std::string until = std::to_string(replayed["next_check"].get<std::int64_t>());
+      replayed = json_of({"replay", "--step", text, "--until", until});
+    }
+    EXPECT_GE(replayed["confirmed_step"].get<std::int64_t>(), step);
+    EXPECT_EQ(replayed["steps"][0]["global_step"], step);
+  }
+}
+
+constexpr const char* kDigitsRun = R"(
+name = "plants"
+[model]
+name = "small_cnn"
+channels = [4, 4]
+hidden = 16
+[data]
+name = "digits"
+batch_size = 64
+[optimizer]
+name = "adamw"
+)";
+
+// The steps are 23 per epoch of digits, and 5 of the table.
+const std::string kCaptured = std::string(kDigitsRun) + R"(
+[schedule]
+name = "one_cycle"
+max_lr = 0.01
+[trainer]
+max_epochs = 3
+log_every_n_steps = 1
+step_graph = "on"
+[checkpoint]
+every_n_steps = 10
+keep_every_n_steps = 20
+[ema]
+decay = 0.99
+)";
+const std::string kEager = std::string(kDigitsRun) + R"(
+[trainer]
+max_epochs = 4
+step_graph = "off"
+accumulate_grad_batches = 3
+gradient_clip_val = 1.0
+val_check_interval = 0.5
+[checkpoint]
+every_n_steps = 7
+)";
+const std::string kKilled = std::string(kDigitsRun) + R"(
+[[data.train_transforms]]
+name = "random_crop"
+size = [8, 8]
+padding = 1
+[trainer]
+max_epochs = 6
+[checkpoint]
+every_n_steps = 5
+keep_last = 100
+)";
+const std::string kTableRun = R"(
+name = "plants"
+[model]
+name = "mlp"
+hidden = [8]
+num_classes = 3
+[data]
+name = "csv"
+file = "plants.csv"
+label = "kind"
+id = "name"
+val_fraction = 0.2
+batch_size = 16
+[optimizer]
+name = "sgd"
+lr = 0.1
+momentum = 0.9
+[trainer]
+max_epochs = 8
+)";
+
+INSTANTIATE_TEST_SUITE_P(All, ReplayedRun,
+                         testing::Values(TrainedRun{"captured", kCaptured.c_str(), 69},
+                                         TrainedRun{"eager", kEager.c_str(), 32},
+                                         TrainedRun{"killed", kKilled.c_str(), 138, true},
+                                         TrainedRun{"table", kTableRun.c_str(), 40}),
+                         [](const auto& info) { return info.param.name; });
+
+class ReplayedTable : public ReplayedRun {};
+
+TEST_P(ReplayedTable, ShowsAndBlamesItsRows) {
+  fit();
+  const ProgramRun replayed = run_program(
+      {"replay", run().string(), "--step", "7", "--until", "10", "--save", (scratch_ / "out").string()});
+  EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
+  EXPECT_NE(replayed.err.find("start   the seed, because there is no earlier checkpoint, 7 steps to step 7"),
+            std::string::npos)
+      << replayed.err;
+  for (const char* text :
+       {"step 7   epoch 2, batch 1 (from 0)   loss ", "\nname   p", "inputs   [16, 2]   Float",
+        "labels   [16]", "layer   gradient norm", "\nstep 10   epoch 2, batch 4",
+        "confirmed up to step 10 by 2 records, 2 log digests\n"})
+    EXPECT_NE(replayed.out.find(text), std::string::npos) << text << "\n" << replayed.out;
+  const StateDict saved = load_safetensors(scratch_ / "out/step-00000007.safetensors");
+  EXPECT_EQ(saved.find("batch.0")->sizes(), (std::vector<std::int64_t>{16, 2}));
+  ASSERT_NE(saved.find("losses"), nullptr);
+
+  const nlohmann::json blamed = json_of({"blame", "--step", "7"});
+  ASSERT_EQ(blamed["samples"].size(), 16);
+  const double largest = saved.find("losses")->max().item<double>();
+  EXPECT_EQ(blamed["samples"][0]["loss"], largest);
+  EXPECT_TRUE(blamed["samples"][0]["name"].get<std::string>().starts_with("p"));
+  double sum = 0;
+  for (const auto& sample : blamed["samples"]) sum += sample["loss"].get<double>();
+  EXPECT_NEAR(sum / 16, blamed["step"]["loss"].get<double>(), 1e-5);
+}
+
+TEST_P(ReplayedTable, RefusesAStepOfAChangedRun) {
+  fit();
+  write_lines(scratch_ / "plants.csv", "name,size,age,kind\n");
+  std::string text = text_of(scratch_ / "plants.csv");
+  for (int i = 0; i < 90; ++i)
+    text += "p" + std::to_string(i) + "," + std::to_string(i) + ",1," +
+            (i < 30   ? "small"
+             : i < 60 ? "medium"
+                      : "large") +
+            "\n";
+  write_lines(scratch_ / "plants.csv", text);
+  const ProgramRun replayed = run_program({"replay", run().string(), "--step", "5"});
+  EXPECT_EQ(replayed.exit_code, 1);
+  EXPECT_NE(replayed.err.find("the replay may differ from the run: the data have changed"), std::string::npos)
+      << replayed.err;
+  EXPECT_NE(replayed.err.find("step 5: the replay differs from the run: "), std::string::npos)
+      << replayed.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ReplayedTable, testing::Values(TrainedRun{"table", kTableRun.c_str(), 40}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace kindling
