@@ -61,30 +61,30 @@ class ArrayPairs : public testing::Test {
   Scratch scratch_;
 };
 
-constexpr DataOptions kInOrder{.batch_size = 3, .shuffle = false};
+DataOptions in_order() { return {.batch_size = 3, .shuffle = false}; }
 
 DataOptions with_val(std::int64_t first, std::int64_t end) {
-  DataOptions options = kInOrder;
+  DataOptions options = in_order();
   options.val = {{first, end}};
   return options;
 }
 
 TEST_F(ArrayPairs, AreRowsAndLaterRowsWithoutLabels) {
-  ArrayData data({.file = write({{"x", numbered(6)}}), .horizon = 2}, kInOrder);
+  ArrayData data({.file = write({{"x", numbered(6)}}), .horizon = 2}, in_order());
   EXPECT_EQ(in(data.train_dataloader()), (Pairs{{0, 2}, {1, 3}, {2, 4}, {3, 5}}));
   EXPECT_EQ(data.val_dataloader(), nullptr);
 }
 
 TEST_F(ArrayPairs, ValidateTheLastPartOfASingleSeries) {
   const auto file = write({{"x", numbered(10)}});
-  ArrayData data({.file = file, .val_fraction = 0.3, .horizon = 1}, kInOrder);
+  ArrayData data({.file = file, .val_fraction = 0.3, .horizon = 1}, in_order());
   EXPECT_EQ(in(data.train_dataloader()), (Pairs{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}}));
   EXPECT_EQ(in(data.val_dataloader()), (Pairs{{6, 7}, {7, 8}, {8, 9}}));
 }
 
 TEST_F(ArrayPairs, TrainWithoutRowsOfTheValidation) {
   const auto file = write({{"x", numbered(9)}});
-  ArrayData middle({.file = file, .folds = 3, .fold = 1, .horizon = 2}, kInOrder);
+  ArrayData middle({.file = file, .folds = 3, .fold = 1, .horizon = 2}, in_order());
   EXPECT_EQ(in(middle.val_dataloader()), (Pairs{{1, 3}, {2, 4}, {3, 5}}));
   EXPECT_EQ(in(middle.train_dataloader()), (Pairs{{0, 2}, {6, 8}}))
       << "4 and 5 are inputs of no training pair";
@@ -96,10 +96,10 @@ TEST_F(ArrayPairs, TrainWithoutRowsOfTheValidation) {
 TEST_F(ArrayPairs, NeverHaveRowsOfTwoSeries) {
   // Three series, whose rows are not all next to one another.
   const auto file = write({{"x", numbered(8)}, {"run", at::tensor({7, 7, -2, 7, -2, 5, 5, -2}, at::kInt)}});
-  ArrayData data({.file = file, .horizon = 1, .series = "run"}, kInOrder);
+  ArrayData data({.file = file, .horizon = 1, .series = "run"}, in_order());
   EXPECT_EQ(in(data.train_dataloader()), (Pairs{{0, 1}, {1, 3}, {2, 4}, {5, 6}, {4, 7}}));
   const LogLines log;
-  ArrayData far({.file = file, .horizon = 2, .series = "run"}, kInOrder);
+  ArrayData far({.file = file, .horizon = 2, .series = "run"}, in_order());
   EXPECT_EQ(in(far.train_dataloader()), (Pairs{{0, 3}, {2, 7}}));
   ASSERT_EQ(log.texts.size(), 1U);
   EXPECT_EQ(log.texts[0], (scratch_ / "a.safetensors").string() +
@@ -117,7 +117,7 @@ TEST_F(ArrayPairs, SplitWholeSeries) {
     }
     return series;
   };
-  ArrayData data({.file = file, .val_fraction = 0.4, .horizon = 1, .series = "run"}, kInOrder);
+  ArrayData data({.file = file, .val_fraction = 0.4, .horizon = 1, .series = "run"}, in_order());
   const Pairs train = in(data.train_dataloader()), val = in(data.val_dataloader());
   EXPECT_EQ(train.size(), 9U);
   EXPECT_EQ(val.size(), 6U);
@@ -133,7 +133,7 @@ TEST_F(ArrayPairs, ReadSeriesAlongTheFirstDimension) {
   const at::Tensor states = numbered(12).view({3, 4, 2, 1});
   const auto file = write({{"x", states}, {"viscosity", at::tensor({0.5, 0.25, 0.125}, at::kFloat)}});
   ArrayData data({.file = file, .more_inputs = {"viscosity"}, .horizon = 3, .layout = "series_time"},
-                 kInOrder);
+                 in_order());
   EXPECT_EQ(in(data.train_dataloader()), (Pairs{{0, 3}, {4, 7}, {8, 11}}));
   const Batch batch = data.train_dataloader()->dataset().slice(0, 3);
   ASSERT_EQ(batch.tensors().size(), 3U);
@@ -146,7 +146,7 @@ TEST_F(ArrayPairs, ReadSeriesAlongTheFirstDimension) {
 TEST_F(ArrayPairs, AreScaledAlikeAndPredictedInTheUnitOfTheData) {
   const at::Tensor states = at::arange(24, at::kInt).view({6, 2, 2}) * 3;
   ArrayData data({.file = write({{"x", states}}), .normalize = {{2, 4}}, .divisor = 3, .horizon = 1},
-                 kInOrder);
+                 in_order());
   const Batch batch = data.on_after_batch_transfer(data.train_dataloader()->dataset().slice(0, 5));
   const at::Tensor scaled = (at::arange(24, at::kFloat).view({6, 2, 2}) - 2) / 4;
   EXPECT_TRUE(same(batch[0], scaled.narrow(0, 0, 5)));
@@ -156,7 +156,7 @@ TEST_F(ArrayPairs, AreScaledAlikeAndPredictedInTheUnitOfTheData) {
 
 TEST_F(ArrayPairs, BecomeFloatsWithoutAScale) {
   for (const at::ScalarType type : {at::kLong, at::kDouble, at::kHalf, at::kByte}) {
-    ArrayData data({.file = write({{"x", numbered(4).abs().to(type)}}), .horizon = 1}, kInOrder);
+    ArrayData data({.file = write({{"x", numbered(4).abs().to(type)}}), .horizon = 1}, in_order());
     const Batch batch = data.on_after_batch_transfer(data.train_dataloader()->dataset().slice(0, 3));
     EXPECT_TRUE(same(batch[0], numbered(4).abs().narrow(0, 0, 3))) << toString(type);
     EXPECT_TRUE(same(batch[1], numbered(4).abs().narrow(0, 1, 3))) << toString(type);
@@ -170,7 +170,7 @@ TEST_F(ArrayPairs, AreScaledByChannelsOfTheTrainingRows) {
   const at::Tensor states = at::stack({first, second}, 1).unsqueeze(2).expand({8, 2, 3}).contiguous();
   ArrayData data(
       {.file = write({{"x", states}}), .val_fraction = 0.25, .normalize_by = "channels", .horizon = 1},
-      kInOrder);
+      in_order());
   const Batch batch = data.on_after_batch_transfer(data.train_dataloader()->dataset().slice(0, 5));
   const double deviation = std::sqrt(35. / 12);
   const at::Tensor expected = ((first - 2.5) / deviation).to(at::kFloat).unsqueeze(1).expand({8, 3});
@@ -186,7 +186,7 @@ TEST_F(ArrayPairs, AreScaledByChannelsOfTheTrainingRows) {
 TEST_F(ArrayPairs, AreScaledByOneMeanOfAllNumbers) {
   ArrayData data({.file = write({{"x", at::arange(6, at::kFloat).view({3, 2})}, {"y", at::arange(3)}}),
                   .normalize_by = "all"},
-                 kInOrder);
+                 in_order());
   const Batch batch = data.on_after_batch_transfer(data.train_dataloader()->dataset().slice(0, 3));
   EXPECT_TRUE(close(batch[0], (at::arange(6, at::kFloat).view({3, 2}) - 2.5) / std::sqrt(35. / 12), 1e-6));
   EXPECT_TRUE(same(batch[1], at::arange(3))) << "labels are not scaled";
@@ -197,7 +197,7 @@ TEST_F(ArrayPairs, HaveStatisticsOfRowsInManyParts) {
   at::manual_seed(0);
   const at::Tensor states = at::randn({300, 3, 128, 128}) * 5 + 1000;
   const auto file = write({{"x", states}, {"y", at::zeros({300})}});
-  ArrayData data({.file = file, .normalize_by = "channels"}, kInOrder);
+  ArrayData data({.file = file, .normalize_by = "channels"}, in_order());
   data.prepare();
   const auto buffers = data.input_transform()->named_buffers();
   const at::Tensor numbers = states.to(at::kDouble).transpose(0, 1).reshape({3, -1});
@@ -207,11 +207,11 @@ TEST_F(ArrayPairs, HaveStatisticsOfRowsInManyParts) {
 
 TEST_F(ArrayPairs, UseSavedStatistics) {
   const auto file = write({{"x", numbered(6)}});
-  ArrayData first({.file = file, .normalize_by = "channels", .horizon = 1}, kInOrder);
+  ArrayData first({.file = file, .normalize_by = "channels", .horizon = 1}, in_order());
   first.prepare();
   ArrayData second(
       {.file = write({{"x", numbered(9)}}, "b.safetensors"), .normalize_by = "channels", .horizon = 1},
-      kInOrder);
+      in_order());
   const std::string description = first.input_transform()->description();
   EXPECT_EQ(description, R"({"kind":"channels","channels":2})");
   second.restore_input_transform(description);
@@ -234,7 +234,7 @@ TEST_F(ArrayPairs, UseSavedStatistics) {
 TEST_F(ArrayPairs, PredictEveryRowOfAnotherFile) {
   ArrayData data(
       {.file = write({{"x", numbered(12).view({3, 4, 2})}}), .horizon = 1, .layout = "series_time"},
-      kInOrder);
+      in_order());
   data.predict_from(write({{"x", numbered(8).view({2, 4, 2})}}, "new.safetensors"));
   const Batch batch = data.predict_dataloader()->dataset().slice(0, 8);
   ASSERT_EQ(batch.tensors().size(), 1U);
@@ -322,7 +322,7 @@ TEST_F(ArrayPairs, AreTheSameFromAnArrayThatStaysInItsFile) {
   const auto by_series = write_npy(scratch_ / "series.npy", "1280, 4, 4, " + size, first, kAll * kValues);
   const auto batch_of = [&](ArrayDataOptions options, std::int64_t count, std::vector<std::int64_t> rows) {
     options.normalize = {{0.5, 2}};
-    DataOptions shared = kInOrder;
+    DataOptions shared = in_order();
     shared.train = {{0, count}};
     ArrayData data(std::move(options), shared);
     Batch batch;
@@ -409,6 +409,10 @@ TEST_F(ArrayPairs, NameOptionsThatContradictEachOther) {
   EXPECT_EQ(refusal({.file = file, .val_fraction = 0.5, .stratify = true, .horizon = 1}),
             "data.stratify: it is set, and data.horizon, too; expected: one of them: the targets are rows of "
             "data.inputs");
+  EXPECT_EQ(
+      refusal({.file = file, .shuffle_chunks = 1, .horizon = 1}),
+      "data.shuffle_chunks: it is set, and data.horizon, too; expected: one of them: the targets are rows of "
+      "data.inputs");
   EXPECT_EQ(refusal({.file = file, .horizon = 1, .layout = "series_time", .series = "run"}),
             "data.series: it is set, and data.layout says that the array has a dimension of trajectories; "
             "expected: one of them");

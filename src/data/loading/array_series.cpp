@@ -224,6 +224,7 @@ void check_pair_options(const ArrayDataOptions& options, const DataOptions& shar
                                                     {"weights", !options.weights.empty()},
                                                     {"stratify", options.stratify},
                                                     {"keep_type", options.keep_type},
+                                                    {"shuffle_chunks", options.shuffle_chunks > 0},
                                                     {"sampler", shared.sampler.value_or("") == "balanced"}};
   for (const auto& [key, is_set] : of_labels)
     if (is_set)
@@ -327,8 +328,7 @@ std::vector<std::int64_t> rows_of(const RowPairs& pairs) {
   Rows rows = pairs.inputs;
   rows.insert(rows.end(), pairs.targets.begin(), pairs.targets.end());
   std::ranges::sort(rows);
-  const auto repeated = std::ranges::unique(rows);
-  rows.erase(repeated.begin(), repeated.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   return rows;
 }
 

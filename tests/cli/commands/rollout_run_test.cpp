@@ -57,14 +57,13 @@ TEST_F(RolloutRun, RecordsRolloutsAndPredictsInTheUnitOfTheData) {
   EXPECT_EQ(records.back().count("val_rollout_rmse/7"), 0U);
   const std::string table = read_file(run / "rollout.csv", 10'000),
                     report = read_file(run / "report.html", 10'000'000);
-  EXPECT_TRUE(table.starts_with("step,rmse,relative_error\n1,0.")) << table;
+  EXPECT_TRUE(table.starts_with("step,rmse,relative_error\n1,")) << table;
   EXPECT_NE(report.find("Errors of rollouts"), std::string::npos);
   const ProgramRun plotted = run_program({"plot", run, "--color=never"});
   EXPECT_NE(plotted.out.find("rollout RMSE"), std::string::npos) << plotted.out << plotted.err;
 
   const ProgramRun validated = run_program({"validate", run, "--quiet"});
-  EXPECT_NE(validated.out.find("\nval_rollout_rmse/6 0."), std::string::npos)
-      << validated.out << validated.err;
+  EXPECT_NE(validated.out.find("\nval_rollout_rmse/6 "), std::string::npos) << validated.out << validated.err;
 
   const ProgramRun predicted =
       run_program({"predict", run, "--quiet", "--out", scratch_ / "predicted.safetensors"});
@@ -76,8 +75,7 @@ TEST_F(RolloutRun, RecordsRolloutsAndPredictsInTheUnitOfTheData) {
 TEST_F(RolloutRun, ExportsAProgramFromStatesToStates) {
   ASSERT_EQ(fit({"trainer.max_epochs=60"}).exit_code, 0);
   const std::filesystem::path run = scratch_ / "runs/points/0001";
-  const ProgramRun exported =
-      run_program({"export", run, scratch_ / "step.pt2", "--with-transforms", "--quiet"});
+  const ProgramRun exported = run_program({"export", run, scratch_ / "step.pt2", "--with-transforms"});
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
   ExportedModule program({.file = scratch_ / "step.pt2", .loss = "mse"});
   EXPECT_TRUE(close(program.forward(states_[4].narrow(0, 0, 29)), states_[4].narrow(0, 1, 29), 0.3));
