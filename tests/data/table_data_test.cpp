@@ -904,6 +904,11 @@ TEST_F(TableFile, MayBeInMemory) {
   in_memory.predict_from(table);
   EXPECT_EQ(first(in_memory.predict_dataloader())[0].size(0), 5);
   EXPECT_EQ(in_memory.predict_ids().values.front(), "a1");
+  in_memory.predict_from(parse_table("row,rooms,city,age\nb1,2,Chur,20\n", "more houses"));
+  EXPECT_EQ(first(in_memory.predict_dataloader())[0].size(0), 1);
+  EXPECT_EQ(in_memory.predict_ids().values, std::vector<std::string>{"b1"});
+  in_memory.predict_from(write("new.csv", "row,rooms,city,age\nc1,2,Chur,20\nc2,2,Chur,20\n"));
+  EXPECT_EQ(in_memory.predict_ids().values, (std::vector<std::string>{"c1", "c2"}));
 
   const auto refusal_of = [&](const TableDataOptions& wrong) {
     return message([&] { TableData(parse_table(text, "houses"), wrong, shared).prepare(); });

@@ -65,8 +65,9 @@ namespace kindling {
 //   without Z if they have no time zone, as data.dates reads them.
 // - `__index_level_0__`, which pandas adds, is the column without a name (Table::row_name).
 // `place` is the table in messages. Throws DataError with the column for lists, structures, binary data and
-// other types, for an infinite number with its row, for two columns with one name, and for an error of the
-// stream.
+// other types, for an infinite number, an integer of 64 bits beyond 2^53 (it is an
+// id that float64 would change), and a date outside of the years 1 to 9999 with its row, for two columns with
+// one name, and for an error of the stream.
 KINDLING_API Table read_arrow(ArrowArrayStream* stream, const std::string& place = "the Arrow table");
 
 }  // namespace kindling

@@ -343,11 +343,15 @@ void TableData::restore_input_transform(const std::string& description) {
   impl_->transform = std::make_shared<TableTransform>(schema);
 }
 
-void TableData::predict_from(const std::filesystem::path& file) { impl_->predict_file = file; }
+void TableData::predict_from(const std::filesystem::path& file) {
+  impl_->predict_file = file;
+  impl_->predict.reset();
+  impl_->predict_loader.reset();
+}
 
 void TableData::predict_from(Table table) {
   impl_->reader.keep(kTableToPredict, std::move(table));
-  impl_->predict_file = kTableToPredict;
+  predict_from(std::filesystem::path(kTableToPredict));
 }
 
 std::vector<std::string> TableData::class_names() { return schema().classes; }

@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/joined.h"
 #include "formats/tensor_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/text.h"
@@ -99,12 +98,14 @@ const NetcdfAttribute* find(const NetcdfAttributes& attributes, const char* name
 
 NetcdfPacking::NetcdfPacking(TensorType stored, const NetcdfAttributes& attributes, NetcdfDecoding decoding,
                              bool is_filled, std::string place)
-    : stored_(stored), type_(stored), place_(std::move(place)) {
+    : in_file_(stored), stored_(stored), type_(stored), place_(std::move(place)) {
   const NetcdfAttribute* const has_sign = find(attributes, "_Unsigned");
-  const std::string sign = has_sign == nullptr ? "" : lower_case(has_sign->text);
-  if (sign == "true") stored_ = with_sign(stored, /*is_signed=*/false);
+  const std::string sign = has_sign == nullptr ? "" : has_sign->text;
+  if (sign == "true" || (sign == "True" && decoding == NetcdfDecoding::netcdf4))
+    stored_ = with_sign(stored, /*is_signed=*/false);
   if (sign == "false" && decoding == NetcdfDecoding::xarray) stored_ = with_sign(stored, /*is_signed=*/true);
-  if (decoding == NetcdfDecoding::netcdf4 && is_filled && find(attributes, "_FillValue") == nullptr) {
+  const bool may_be_unwritten = is_filled || row_of(stored).bytes > 1;  // as netCDF4 decides
+  if (decoding == NetcdfDecoding::netcdf4 && may_be_unwritten && find(attributes, "_FillValue") == nullptr) {
     // It is compared as a number: none of a value whose sign was removed.
     const long double fill = default_fill(stored);
     if (fill >= 0 || stored == stored_) fill_ = fill;
@@ -131,24 +132,24 @@ std::optional<long double> NetcdfPacking::read_factor(const NetcdfAttributes& at
 }
 
 std::optional<long double> NetcdfPacking::as_stored(long double number) const {
-  return with_type(stored_, [&](auto type) -> std::optional<long double> {
-    using Stored = decltype(type);
-    if constexpr (std::is_floating_point_v<Stored>) {
-      if (std::isnan(number)) return std::nullopt;
-      if (static_cast<long double>(static_cast<Stored>(number)) != number) return std::nullopt;
-    } else {
-      using Limits = std::numeric_limits<Stored>;
-      constexpr long double kValues =
-          static_cast<long double>(std::numeric_limits<std::make_unsigned_t<Stored>>::max()) + 1;
-      const bool may_be_other_sign = -kValues / 2 <= number && number < kValues;
-      if (number != std::trunc(number) || !may_be_other_sign) return std::nullopt;
-      // Attributes have the sign of the file.
-      if (!std::is_signed_v<Stored> && number < 0) return number + kValues;
-      if (std::is_signed_v<Stored> && number > static_cast<long double>(Limits::max()))
-        return number - kValues;
-    }
-    return number;
+  const bool is_in_file = with_type(in_file_, [&](auto type) {
+    using Value = decltype(type);
+    using Limits = std::numeric_limits<Value>;
+    if (std::isnan(number)) return false;
+    if constexpr (!std::is_floating_point_v<Value>)
+      if (number < static_cast<long double>(Limits::lowest()) ||
+          number > static_cast<long double>(Limits::max()))
+        return false;
+    return static_cast<long double>(static_cast<Value>(number)) == number;
   });
+  if (!is_in_file) return std::nullopt;
+  if (stored_ == in_file_) return number;
+  // Attributes have the sign of the file.
+  const long double num_values = std::ldexp(1.0L, static_cast<int>(8 * row_of(stored_).bytes));
+  const bool is_signed = with_type(stored_, [](auto type) { return std::is_signed_v<decltype(type)>; });
+  if (!is_signed && number < 0) return number + num_values;
+  if (is_signed && number >= num_values / 2) return number - num_values;
+  return number;
 }
 
 void NetcdfPacking::read_marks(const NetcdfAttributes& attributes, NetcdfDecoding decoding) {
@@ -164,7 +165,11 @@ void NetcdfPacking::read_marks(const NetcdfAttributes& attributes, NetcdfDecodin
   const auto limit = [&](const char* name, std::size_t size, std::size_t i) -> std::optional<long double> {
     const NetcdfAttribute* const attribute = find(attributes, name);
     if (attribute == nullptr || attribute->numbers.size() != size) return std::nullopt;
-    return as_stored(attribute->numbers[i]);
+    const long double number = attribute->numbers[i];
+    if (std::isnan(number) && is_floating(stored_))  // it limits nothing
+      return i == 0 ? -std::numeric_limits<long double>::infinity()
+                    : std::numeric_limits<long double>::infinity();
+    return as_stored(number);
   };
   const auto least = limit("valid_range", 2, 0), largest = limit("valid_range", 2, 1);
   const bool has_range = least && largest;

@@ -52,7 +52,7 @@ class KINDLING_API NetcdfPacking {
   // Returns the number in the type of the values; nullopt if that does not have it.
   std::optional<long double> as_stored(long double number) const;
 
-  TensorType stored_, type_;
+  TensorType in_file_, stored_, type_;  // stored_: without or with a sign, as `_Unsigned` says
   TensorType product_type_ = TensorType::float64;
   std::optional<long double> scale_{}, offset_{};
   std::vector<long double> marks_{};  // of missing values

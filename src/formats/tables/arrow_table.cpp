@@ -47,6 +47,10 @@ class ArrowColumn {
     column_.name = std::move(name);
     type_ = arrow_type(schema.format, place_);
     if (is_coded_) values_type_ = arrow_type(schema.dictionary->format, place_);
+    if (is_coded_ && schema.dictionary->dictionary != nullptr)
+      throw DataError({.place = place_,
+                       .found = "its categories are codes of other categories",
+                       .wanted = "texts or numbers"});
     const ArrowKind kind = is_coded_ ? values_type_.kind : type_.kind;
     is_number_ = kind == ArrowKind::number || kind == ArrowKind::decimal || kind == ArrowKind::null;
     column_.kind = is_number_ ? ColumnKind::number : ColumnKind::category;
@@ -72,7 +76,7 @@ class ArrowColumn {
         column_.codes.push_back(kNull);
       else
         column_.codes.push_back(is_coded_ ? code_of(array, values.integer(row))
-                                          : index_.add(checked(values.text(row))));
+                                          : index_.add(text_of(values, type_, row)));
     }
   }
 
@@ -96,10 +100,30 @@ class ArrowColumn {
     return place_ + ", row " + std::to_string(std::max(column_.numbers.size(), column_.codes.size()) + 1);
   }
 
+  // float64 has no other integers: ids would become equal.
+  void require_exact(double number) const {
+    constexpr double kLargest = 9007199254740992;  // 2^53
+    const bool is_wide = type_.kind == ArrowKind::number && (type_.code == 'l' || type_.code == 'L');
+    if (is_wide && std::abs(number) >= kLargest)
+      throw DataError({.place = row_text(),
+                       .found = "the integer is larger than 2^53, which float64 cannot hold exactly",
+                       .wanted = "smaller integers",
+                       .remedy = "convert the column to text, or to float64 if it is no id"});
+  }
+
   void add_number(double number) {
+    require_exact(number);
     if (std::isinf(number))
       throw DataError({.place = row_text(), .found = "the number is infinite", .wanted = "a finite number"});
     column_.numbers.push_back(number);
+  }
+
+  std::string text_of(const ArrowValues& values, const ArrowType& type, std::int64_t at) const {
+    if (type.kind == ArrowKind::date && !values.has_date(at))
+      throw DataError({.place = row_text(),
+                       .found = "the date is infinite, or outside of the years 1 to 9999",
+                       .wanted = "a date, or null"});
+    return checked(values.text(at));
   }
 
   std::string checked(std::string text) const {
@@ -125,7 +149,7 @@ class ArrowColumn {
     std::int32_t& known = codes_of_batch_[static_cast<std::size_t>(checked_code(array, code))];
     if (known == kUnknown) {
       const ArrowValues values(*array.dictionary, values_type_, 0);
-      known = values.is_null(code) ? kNull : index_.add(checked(values.text(code)));
+      known = values.is_null(code) ? kNull : index_.add(text_of(values, values_type_, code));
     }
     return known;
   }
@@ -153,6 +177,18 @@ class ArrowColumn {
                    .wanted = "batches of rows"});
 }
 
+// "row", or another name if a column has it.
+std::string free_name(const ArrowSchema& schema) {
+  const auto is_used = [&](const std::string& name) {
+    for (std::int64_t i = 0; i < schema.n_children; ++i)
+      if (schema.children[i]->name != nullptr && schema.children[i]->name == name) return true;
+    return false;
+  };
+  std::string name = kRowName;
+  while (is_used(name)) name += "_";
+  return name;
+}
+
 std::vector<ArrowColumn> columns_of(const ArrowSchema& schema, const std::string& place,
                                     std::string& row_name) {
   if (schema.format != std::string("+s"))
@@ -166,7 +202,7 @@ std::vector<ArrowColumn> columns_of(const ArrowSchema& schema, const std::string
     const ArrowSchema& child = *schema.children[i];
     std::string name = child.name == nullptr ? "" : child.name;
     const bool is_index = name == kIndexOfPandas;
-    if (is_index) row_name = name = kRowName;
+    if (is_index) row_name = name = free_name(schema);
     if (!names.insert(name).second)
       throw DataError({.place = place,
                        .found = "two columns have the name '" + one_line(name) + "'",

@@ -162,16 +162,23 @@ double ArrowValues::number(std::int64_t row) const {
   }
 }
 
+// Infinite dates of DuckDB have the largest numbers.
+bool ArrowValues::has_date(std::int64_t row) const {
+  constexpr std::int64_t kFirstDay = -719'162, kLastDay = 2'932'896;  // of the years 1 and 9999
+  const std::int64_t raw = integer(row), units = units_per_day();
+  return raw >= 0 ? raw / units <= kLastDay : (raw + 1) / units - 1 >= kFirstDay;
+}
+
 std::string ArrowValues::date(std::int64_t row) const {
   namespace time = std::chrono;
-  const std::int64_t raw = integer(row), per_day = type_.per_second == 0 ? 1 : 86'400 * type_.per_second;
-  const std::int64_t day = raw >= 0 ? raw / per_day : -((-raw + per_day - 1) / per_day);
+  const std::int64_t raw = integer(row), units = units_per_day();
+  const std::int64_t day = raw >= 0 ? raw / units : (raw + 1) / units - 1;
   const time::year_month_day date{time::sys_days{time::days{day}}};
   std::array<char, 64> text{};
   int size = std::snprintf(text.data(), text.size(), "%04d-%02u-%02u", static_cast<int>(date.year()),
                            static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
   if (type_.per_second == 0) return {text.data(), static_cast<std::size_t>(size)};
-  const std::int64_t in_day = raw - day * per_day, second = in_day / type_.per_second;
+  const std::int64_t in_day = raw - day * units, second = in_day / type_.per_second;
   size += std::snprintf(text.data() + size, text.size() - static_cast<std::size_t>(size), "T%02d:%02d:%02d",
                         static_cast<int>(second / 3600), static_cast<int>(second / 60 % 60),
                         static_cast<int>(second % 60));

@@ -36,12 +36,15 @@ class ArrowValues {
   double number(std::int64_t row) const;
   // Of an integer that is not null, such as a code of a category.
   std::int64_t integer(std::int64_t row) const;
-  // Of a text, boolean or date that is not null.
+  // False for a date outside of the years 1 to 9999.
+  bool has_date(std::int64_t row) const;
+  // Of a text, boolean, or date that has_date().
   std::string text(std::int64_t row) const;
 
  private:
   template <class Value>
   Value value(std::int64_t row, std::size_t buffer = 1) const;
+  std::int64_t units_per_day() const { return type_.per_second == 0 ? 1 : 86'400 * type_.per_second; }
   std::string date(std::int64_t row) const;
   std::string viewed_text(std::int64_t row) const;
 

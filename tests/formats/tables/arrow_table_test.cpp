@@ -266,6 +266,10 @@ TEST(ArrowTables, HaveRowNumbersOfPandas) {
   const Table table = read_arrow(stream.get());
   EXPECT_EQ(table.row_name, "row");
   EXPECT_EQ(texts_of(table.columns[0]), (std::vector<std::string>{"7", "9"}));
+  Column other = column("l", 2, "row"), again = column("l", 2, "__index_level_0__");
+  for (Column* const one : {&other, &again}) one->with_bits("").with(std::vector<std::int64_t>{1, 2});
+  Stream both({Batch{other, again}});
+  EXPECT_EQ(read_arrow(both.get()).row_name, "row_");
 }
 
 TEST(ArrowTables, RefuseWhatATableCannotHold) {
@@ -278,6 +282,27 @@ TEST(ArrowTables, RefuseWhatATableCannotHold) {
   infinite.with_bits("").with(std::vector<double>{1, std::numeric_limits<double>::infinity()});
   EXPECT_EQ(refusal(std::move(infinite)),
             "houses, column 'x', row 2: the number is infinite; expected: a finite number");
+  Column large = column("L", 1);
+  large.with_bits("").with(std::vector<std::uint64_t>{(std::uint64_t{1} << 53) + 1});
+  EXPECT_EQ(refusal(std::move(large)),
+            "houses, column 'x', row 1: the integer is larger than 2^53, which float64 cannot hold exactly; "
+            "expected: "
+            "smaller integers; convert the column to text, or to float64 if it is no id");
+  for (const std::int64_t day :
+       {std::int64_t{2'932'897}, std::int64_t{-719'163}, std::int64_t{2'147'483'647}}) {
+    Column days = column("tdD", 2);
+    days.with_bits("").with(std::vector<std::int32_t>{0, static_cast<std::int32_t>(day)});
+    EXPECT_EQ(refusal(std::move(days)),
+              "houses, column 'x', row 2: the date is infinite, or outside of the years 1 to 9999; expected: "
+              "a date, or "
+              "null");
+  }
+  for (const std::int64_t time :
+       {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
+    Column times = column("tsu:", 1);
+    times.with_bits("").with(std::vector<std::int64_t>{time});
+    EXPECT_NE(refusal(std::move(times)).find("row 1: the date is infinite"), std::string::npos);
+  }
   Stream twice({Batch{column("l", 1), column("g", 1)}});
   EXPECT_EQ(refusal(twice), "houses: two columns have the name 'x'; expected: names that differ");
   Column numbers = column("l", 1);
