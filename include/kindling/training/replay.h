@@ -66,8 +66,8 @@ struct ReplayResult {
   std::filesystem::path checkpoint{};  // where it started; empty: at the seed
   std::int64_t start_step = 0;         // steps done there
   std::vector<ReplayedStep> steps{};   // ReplayOptions::step, then those up to `until`
-  // The last step up to which the replay equals what the run has recorded: the losses in its records, its log
-  // digests and the weights, optimizer and random state in its checkpoints. start_step: nothing was compared.
+  // The last step up to which the replay equals what the run has recorded: the values of its records, its log
+  // digests, and weights, optimizer and hidden states in its checkpoints. start_step: nothing was compared.
   std::int64_t confirmed_step = 0;
   std::int64_t num_records = 0, num_digests = 0, num_checkpoints = 0;  // that were compared
   std::optional<std::int64_t> next_check{};  // the next step after the last one for which there is a record

@@ -21,9 +21,10 @@ namespace {
 constexpr std::size_t kMaxRecordsBytes = std::size_t{1} << 32;
 constexpr int kBitsOfRecord = 53;  // see LogDigest::number()
 
-// The parts of a state that a step changes. Rows of the log are compared by their digest.
+// The parts of a state that a step changes. Rows of the log are compared by their digest. Random states may
+// differ if nothing draws from them; if something does, it shows in the weights.
 constexpr const char* kComparedParts[] = {saved_keys::kModel, saved_keys::kOptimizer, saved_keys::kOptimizers,
-                                          saved_keys::kRandom, saved_keys::kHiddenState};
+                                          saved_keys::kHiddenState};
 
 bool is_compared_tensor(const std::string& name) {
   return std::ranges::any_of(kComparedParts, [&](const char* part) { return name.starts_with(part); });

@@ -28,6 +28,8 @@ class RecordedRun {
   const std::filesystem::path& checkpoint() const noexcept { return checkpoint_; }
   std::int64_t start_step() const noexcept { return start_step_; }
 
+  // True if the run has the record of a validation after this step, within the epoch.
+  bool has_validation(std::int64_t step) const { return records_.contains({step, Record::Kind::validation}); }
   // Compares a record of the replay with that of the run, if there is one.
   void check(const Record& record);
   // True if the run has a checkpoint with this progress, to be compared with the state.

@@ -76,9 +76,13 @@ class StepReplay : public Callback, private TrainingSaver {
     check_state(trainer);
     const auto& max_steps = trainer.options().max_steps;
     const bool ends_epoch = at.batch == at.num_train_batches || (max_steps && at.global_step >= *max_steps);
-    if (!ends_epoch) stop_after_last(trainer);
+    const bool validates = at.global_step == last() && run_.has_validation(at.global_step);
+    if (!ends_epoch && !validates) stop_after_last(trainer);
   }
-  void on_validation_record(Trainer& trainer, Module&, const Record&) override { check_state(trainer); }
+  void on_validation_record(Trainer& trainer, Module&, const Record&) override {
+    check_state(trainer);
+    stop_after_last(trainer);
+  }
   void on_epoch_end(Trainer& trainer, Module&, const Record&) override {
     check_state(trainer);
     stop_after_last(trainer);

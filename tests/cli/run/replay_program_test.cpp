@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 int num_replayed_steps() {
   const char* set = std::getenv("KINDLING_SOAK_REPLAYS");
-  return set == nullptr ? 2 : std::max(std::atoi(set) / 5, 1);
+  return set == nullptr ? 2 : std::max(std::atoi(set) / 4, 1);
 }
 
 void write_lines(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }

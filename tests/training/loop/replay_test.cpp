@@ -116,7 +116,7 @@ TEST_P(Replays, OfAModelWithHiddenStateAreBitIdentical) {
   record_in(run.folder(), recorded, 4);
   WindowData data;
   Trainer(recorded).fit(std::make_shared<Predictor>(), data);
-  for (const std::int64_t step : {3, 8, 11}) {
+  for (std::int64_t step = 1; step <= 15; ++step) {
     const ReplayResult result =
         replay(options, std::make_shared<Predictor>(), data, {.run = run.folder(), .step = step});
     EXPECT_EQ(result.confirmed_step, step);
@@ -164,6 +164,17 @@ TEST_P(Replays, HaveTheSamplesGradientsAndWeightsOfTheStep) {
                                              "gradients.weight", "indices", "losses", "outputs"}));
   EXPECT_EQ(saved.metadata.at("global_step"), "2");
   EXPECT_EQ(saved.metadata.at("batch"), "1");
+}
+
+TEST_P(Replays, IncludeTheValidationAfterTheLastStep) {
+  const Scratch run;
+  TrainerOptions options = of_slope();
+  options.val_check_interval = std::int64_t{1};
+  train_slope(run.folder(), 0, options);
+  const ReplayResult result = replay_slope({.run = run.folder(), .step = 2}, options);
+  EXPECT_EQ(result.confirmed_step, 2);
+  EXPECT_EQ(result.num_records, 2);
+  EXPECT_EQ(result.steps.size(), 1);
 }
 
 TEST_P(Replays, HaveAllBatchesOfAnAccumulatedStep) {
