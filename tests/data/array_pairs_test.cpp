@@ -410,7 +410,7 @@ TEST_F(ArrayPairs, NameOptionsThatContradictEachOther) {
             "data.stratify: it is set, and data.horizon, too; expected: one of them: the targets are rows of "
             "data.inputs");
   EXPECT_EQ(
-      refusal({.file = file, .shuffle_chunks = 1, .horizon = 1}),
+      refusal({.file = file, .horizon = 1, .shuffle_chunks = 1}),
       "data.shuffle_chunks: it is set, and data.horizon, too; expected: one of them: the targets are rows of "
       "data.inputs");
   EXPECT_EQ(refusal({.file = file, .horizon = 1, .layout = "series_time", .series = "run"}),

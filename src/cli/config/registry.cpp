@@ -167,7 +167,7 @@ void register_builtin(Registry& registry) {
   registry.data<SegmentationFolder, SegmentationFolderOptions>(
       "segmentation_folder", "images and masks of their pixels' classes, as files");
   registry.data<ArrayData, ArrayDataOptions>(
-      "arrays", "inputs and labels from .npz, .npy, .safetensors, .pt, HDF5 or raw files");
+      "arrays", "inputs and labels from .npz, .npy, .safetensors, .pt, HDF5, NetCDF or raw files");
   registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a table: CSV or JSON lines");
 
   registry.optimizer<Sgd, SgdOptions>("sgd", "stochastic gradient descent, optionally with momentum");

@@ -135,7 +135,8 @@ void add_names(int group, const std::string& prefix, std::vector<StoredArray>& a
   nc_inq_nvars(group, &num_variables);
   char name[NC_MAX_NAME + 1] = {};
   for (int id = 0; id < num_variables; ++id)
-    if (nc_inq_varname(group, id, name) == NC_NOERR)
+    if (nc_inq_varname(group, id, name) == NC_NOERR &&
+        std::ranges::find(arrays, prefix + name, &StoredArray::name) == arrays.end())
       arrays.push_back({.name = prefix + name, .is_requested = false});
   if (nc_inq_grps(group, &num_groups, nullptr) != NC_NOERR || num_groups == 0) return;
   std::vector<int> groups(static_cast<std::size_t>(num_groups));
