@@ -318,7 +318,7 @@ TEST_F(Arrays, RefuseWhatDoesNotFit) {
   std::ofstream(scratch_ / "a.csv") << "x";
   EXPECT_EQ(refusal({.file = scratch_ / "a.csv"}),
             "data.file: a.csv ends with '.csv'; expected: a .npz, .npy, .safetensors, .pt, "
-            "HDF5 (.h5, .hdf5) or raw (.bin, .raw, .dat) file");
+            "HDF5 (.h5, .hdf5), NetCDF (.nc) or raw (.bin, .raw, .dat) file");
 }
 
 // Every name would mean the only array: labels would be the inputs, and validation samples those of the

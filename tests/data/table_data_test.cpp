@@ -908,6 +908,7 @@ TEST_F(TableFile, MayBeInMemory) {
   EXPECT_EQ(first(in_memory.predict_dataloader())[0].size(0), 1);
   EXPECT_EQ(in_memory.predict_ids().values, std::vector<std::string>{"b1"});
   in_memory.predict_from(write("new.csv", "row,rooms,city,age\nc1,2,Chur,20\nc2,2,Chur,20\n"));
+  EXPECT_EQ(first(in_memory.predict_dataloader())[0].size(0), 2);
   EXPECT_EQ(in_memory.predict_ids().values, (std::vector<std::string>{"c1", "c2"}));
 
   const auto refusal_of = [&](const TableDataOptions& wrong) {
