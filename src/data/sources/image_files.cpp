@@ -87,19 +87,21 @@ class FoundFiles {
     if (visit(name)) add_folder(name);
   }
   void add_hidden() { ++num_hidden_; }
+  void add_runs(const std::string& folder) { runs_.push_back(folder); }
   void add_other(std::string path) { others_.push_back(std::move(path)); }
 
   void log() const {
     if (!images_.unread.empty())
       warn_of_skipped(images_.folder.string(), images_.unread, images_.names.size() + images_.unread.size(),
                       "images");
-    if (others_.empty() && num_hidden_ == 0) return;
+    if (others_.empty() && num_hidden_ == 0 && runs_.empty()) return;
     std::string text = images_.folder.string() + ": " + counted(images_.names.size(), "image");
     if (!others_.empty())
       text += "; no images: " + counted(others_.size(), "file") + ", such as " + one_line(others_.front());
     if (num_hidden_ > 0)
       text += "; hidden: " + std::to_string(num_hidden_) +
               (num_hidden_ == 1 ? " file or directory" : " files or directories");
+    if (!runs_.empty()) text += "; directories of runs, not classes: " + joined(runs_, ", ", one_line);
     others_.empty() ? log_info(text) : log_warning(text);
   }
 
@@ -154,7 +156,7 @@ class FoundFiles {
 
   const fs::path& root_;
   ImageFiles& images_;
-  std::vector<std::string> others_{};
+  std::vector<std::string> others_{}, runs_{};
   std::size_t num_hidden_ = 0;
   std::set<fs::path> visited_{};  // directories of the class
 };
@@ -172,7 +174,29 @@ std::vector<std::string> errors_of(const ImageFiles& files) {
   return errors;
 }
 
+// Returns the directories in a directory; none if it has images, so that large classes are not listed.
+std::vector<fs::path> folders_without_images(const fs::path& folder) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (has_extension(entry->path(), kCommonExtensions)) return {};
+    if (std::error_code ignored; entry->is_directory(ignored)) folders.push_back(entry->path());
+  }
+  return folders;
+}
+
 }  // namespace
+
+bool holds_runs(const fs::path& folder) {
+  const auto is_run = [](const fs::path& path) {
+    std::error_code ignored;
+    return path.filename().string().find_first_not_of("0123456789") == std::string::npos &&
+           fs::is_regular_file(path / "config.toml", ignored);
+  };
+  return std::ranges::any_of(folders_without_images(folder), [&](const fs::path& name) {
+    return std::ranges::any_of(folders_without_images(name), is_run);
+  });
+}
 
 ImageFiles files_in_class_folders(const fs::path& root, const std::string& key) {
   if (!fs::is_directory(root))
@@ -185,6 +209,8 @@ ImageFiles files_in_class_folders(const fs::path& root, const std::string& key) 
   for (const std::string& name : sorted_names(root)) {
     if (is_hidden(name))
       found.add_hidden();
+    else if (leads_to_directory(root / name) && holds_runs(root / name))
+      found.add_runs(name);
     else if (leads_to_directory(root / name))
       files.classes.push_back(name);
     else

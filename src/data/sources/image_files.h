@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kindling/base/export.h"
+
 namespace kindling {
 
 // Labelled image files.
@@ -22,9 +24,13 @@ struct ImageFiles {
 // Returns the images in the class directories of `root` and the directories in them, by class, directory and
 // name: files whose ending or first bytes are those of a format that
 // Kindling reads. Images of other formats, other files and hidden ones are counted and named by warnings.
+// A directory that holds runs is no class, which is logged.
 // Throws DataError for a missing directory and for a class without images.
 // `key`: that names the directory.
 ImageFiles files_in_class_folders(const std::filesystem::path& root, const std::string& key = "data.root");
+
+// True for a directory of runs, with NAME/0001/config.toml, as a run started in `root` leaves it there.
+KINDLING_API bool holds_runs(const std::filesystem::path& folder);
 
 // Returns the files of a table with the columns file and label, in its order. Throws DataError with the
 // row, and ConfigError for a missing column. `weights`: another column; empty: none. `must_exist`: files that
