@@ -17,6 +17,7 @@
 #include "kindling/base/error.h"
 #include "kindling/config/options.h"
 #include "kindling/config/reader.h"
+#include "kindling/data/segmentation_folder.h"
 #include "kindling/data/table_data.h"
 #include "kindling/formats/table.h"
 
@@ -81,13 +82,12 @@ class KeyChooser {
     if (has("run.compact_memory") && has("trainer.precision") && has("data.shuffle"))
       return {};  // it has all keys
     const std::optional<TableDataOptions> table = table_options();
-    if (former_.values) {
+    if (former_.values)
       choose_as_former(table.has_value());
-    } else {
-      if (table) choose_for(*table);
-      if (const auto root = image_root(); !root.empty()) choose_for_images(root);
-      choose_scale();
-    }
+    else if (table)
+      choose_for(*table);
+    if (const auto root = image_root(); !root.empty()) choose_for_images(root);
+    if (!former_.values) choose_scale();
     return std::move(chosen_);
   }
 
@@ -163,7 +163,7 @@ class KeyChooser {
   }
 
   void choose_for_images(const std::filesystem::path& root) {
-    const ImageFacts images = facts_of_images(root);
+    ImageFacts images = facts_of_images(root);
     if (images.data_name.empty()) return;
     const bool has_masks = !images.masks.empty();
     set("data.name", config::toml_text(images.data_name), images.layout);
@@ -174,11 +174,7 @@ class KeyChooser {
       set("data.images", config::toml_text(images.images), images.layout);
       set("data.masks", config::toml_text(images.masks), images.layout);
     }
-    if (!images.mask_values.empty() && !has("data.classes"))
-      set("data.mask_values",
-          "[" + joined(images.mask_values, ", ", [](std::int64_t value) { return std::to_string(value); }) +
-              "]",
-          "the masks have these values");
+    if (has_masks) choose_classes_of_masks(images);
     if (images.resizes)
       set("data.size", "[" + std::to_string(images.size[0]) + ", " + std::to_string(images.size[1]) + "]",
           images.sizes);
@@ -189,6 +185,21 @@ class KeyChooser {
     }
     choose_model(images);
     choose_end();
+  }
+
+  // The classes are those that the config names, or the values in the masks.
+  void choose_classes_of_masks(ImageFacts& images) {
+    ConfigReader reader(document_);
+    SegmentationFolderOptions options;
+    reader.read("data", OptionSet::of(options));
+    images.num_classes = std::max(options.mask_values.size(), options.classes.size());
+    if (images.num_classes > 0) return;
+    const std::vector<std::int64_t> values = class_values(images, options.ignore_index);
+    images.num_classes = values.size();
+    if (!values.empty())
+      set("data.mask_values",
+          "[" + joined(values, ", ", [](std::int64_t value) { return std::to_string(value); }) + "]",
+          "the masks have these values");
   }
 
   void choose_model(const ImageFacts& images) {
@@ -202,7 +213,7 @@ class KeyChooser {
     const std::string model = name_at("model.name");
     if (images.num_classes > 0 && has_option(model, "num_classes"))
       set("model.num_classes", std::to_string(images.num_classes),
-          images.masks.empty() ? "so many directories" : "the masks have so many values");
+          images.masks.empty() ? "so many directories" : "the masks have so many classes");
     if (images.channels > 0 && has_option(model, "in_channels"))
       set("model.in_channels", std::to_string(images.channels),
           images.channels == 1 ? "the images are grey" : "the images have colors");

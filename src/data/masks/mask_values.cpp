@@ -39,13 +39,9 @@ std::string list_of(const std::vector<std::int64_t>& values) {
 
 // Returns the values 0, 1, … of the classes in the masks.
 std::vector<std::int64_t> counted_classes(const MaskPairs& pairs, std::int64_t ignore_index) {
-  const Occurs occurs = values_in(pairs, pairs.masks.size());
-  std::vector<std::int64_t> all, classes;
-  for (std::int64_t value = 0; value < 256; ++value) {
-    if (!occurs[static_cast<std::size_t>(value)]) continue;
-    all.push_back(value);
-    if (value != ignore_index) classes.push_back(value);
-  }
+  const std::vector<std::int64_t> all = values_in_masks(pairs);
+  std::vector<std::int64_t> classes = all;
+  std::erase(classes, ignore_index);
   if (classes.size() < 2)
     throw DataError({.place = pairs.masks_folder.string(),
                      .found = "the masks have the values " + list_of(all) +
@@ -94,6 +90,14 @@ void MaskValues::check(const Image& mask, const std::filesystem::path& file) con
                             std::to_string(*wrong),
                    .wanted = wanted,
                    .remedy = "correct the mask, or data.classes, data.mask_values and data.ignore_index"});
+}
+
+std::vector<std::int64_t> values_in_masks(const MaskPairs& pairs) {
+  const Occurs occurs = values_in(pairs, pairs.masks.size());
+  std::vector<std::int64_t> values;
+  for (std::size_t value = 0; value < occurs.size(); ++value)
+    if (occurs[value]) values.push_back(static_cast<std::int64_t>(value));
+  return values;
 }
 
 MaskValues mask_values_of(const MaskPairs& pairs, const SegmentationFolderOptions& options) {

@@ -30,4 +30,8 @@ struct MaskValues {
 // masks of a single class.
 KINDLING_API MaskValues mask_values_of(const MaskPairs& pairs, const SegmentationFolderOptions& options);
 
+// Returns the values that occur in the masks, in order. Reads all masks, on several threads. Throws
+// DataError.
+KINDLING_API std::vector<std::int64_t> values_in_masks(const MaskPairs& pairs);
+
 }  // namespace kindling

@@ -116,6 +116,71 @@ TEST_F(SegmentationRun, NeedsNoConfig) {
     EXPECT_NE(config.find(line), std::string::npos) << line << "\n" << config;
 }
 
+// The values of the masks from 0, which are 0, 1 and 255, become others.
+TEST_F(SegmentationRun, NeedsNoConfigUnlessValuesAreUnclear) {
+  const auto set_values = [&](int bar, int last_row) {
+    for (int i = 0; i < 16; ++i) {
+      write_bar(i);
+      const fs::path file = scratch_ / "bars/masks" / (std::to_string(10 + i) + ".png");
+      Image mask = read_mask(file);
+      for (std::uint8_t& value : mask.pixels)
+        value = static_cast<std::uint8_t>(value == 1 ? bar : value == 255 ? last_row : 0);
+      write_mask(file, mask);
+    }
+  };
+  const auto config = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"config", scratch_ / "bars"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  set_values(128, 255);
+  const ProgramRun refused = config({});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(
+      refused.err,
+      (scratch_ / "bars/masks").string() +
+          ": the masks have the values 0, 128, 255; expected: the class numbers 0, 1, … without gaps, "
+          "and 255 for pixels that do not count; set data.mask_values = [0, 128, 255], a class for each "
+          "value; or omit the value of the pixels that do not count, and set data.ignore_index to "
+          "it; if some classes do not occur, name all with data.classes\n");
+  const std::string three = config({"data.mask_values=[0, 128, 255]"}).out,
+                    two = config({"data.mask_values=[0, 128]", "data.ignore_index=255"}).out;
+  EXPECT_NE(three.find("num_classes = 3"), std::string::npos) << three;
+  EXPECT_NE(two.find("num_classes = 2"), std::string::npos) << two;
+  set_values(200, 0);
+  EXPECT_NE(config({}).err.find("set data.mask_values = [0, 200]"), std::string::npos);
+  set_values(1, 200);
+  EXPECT_NE(config({"data.ignore_index=200"}).out.find("mask_values = [0, 1]"), std::string::npos);
+  set_values(1, 255);
+  EXPECT_NE(config({}).out.find("mask_values = [0, 1]"), std::string::npos);
+}
+
+TEST_F(SegmentationRun, RefusesASplitInDirectories) {
+  const auto refusal = [&] {
+    const ProgramRun refused = run_program({"fit", scratch_ / "bars"});
+    EXPECT_EQ(refused.exit_code, 2);
+    return refused.err;
+  };
+  for (const char* folder : {"images", "masks"}) {
+    fs::create_directories(scratch_ / "bars" / folder / "train");
+    fs::rename(scratch_ / "bars" / folder / "10.png", scratch_ / "bars" / folder / "train/10.png");
+  }
+  EXPECT_EQ(refusal(),
+            (scratch_ / "bars/images").string() +
+                ": the directories train, a split that would be lost: segmentation_folder has no "
+                "directory for validation; expected: one directory of images and one of masks, "
+                "without a split; in a config, data.images = \"images/train\" and data.masks = "
+                "\"masks/train\" take one of them, of which data.val_fraction is for validation\n");
+  fs::rename(scratch_ / "bars", scratch_ / "train");
+  fs::create_directories(scratch_ / "bars");
+  fs::rename(scratch_ / "train", scratch_ / "bars/train");
+  EXPECT_EQ(refusal(), (scratch_ / "bars/train").string() +
+                           ": the directories images and masks; a segmentation with a directory for "
+                           "validation is not supported; expected: images and masks of all pairs, a part of "
+                           "which is for validation; to train on these pairs alone: kindling fit " +
+                           (scratch_ / "bars/train").string() + "\n");
+}
+
 TEST_F(SegmentationRun, RefusesBoxes) {
   fs::rename(scratch_ / "bars/masks", scratch_ / "bars/labels");
   const ProgramRun refused = run_program({"fit", scratch_ / "bars"});
