@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/config/exit_codes.h"
+#include "cli/run/loaded_config.h"
 #include "cli/run/resume_plan.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -194,9 +195,13 @@ StartRequest request_to_continue(const fs::path& run, const Request& requested) 
   if (has_checkpoints(run)) {
     start.request.configs.clear();
     start.request.resume = run;
+    remove_images(start.request);
   } else {
     start.restarts_in = run;
-    if (const fs::path config = run / "config.toml"; fs::exists(config)) start.request.configs = {config};
+    if (const fs::path config = run / "config.toml"; fs::exists(config)) {
+      start.request.configs = {config};
+      remove_images(start.request);
+    }
   }
   return start;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/joined.h"
+#include "cli/config/image_facts.h"
 #include "cli/config/predicted_column.h"
 #include "cli/run/resume_plan.h"
 #include "cli/run/weights.h"
@@ -195,14 +196,50 @@ void require_images(const std::filesystem::path& folder, const ConfigDocument& d
        .remedy = "to resume a run: kindling fit --resume RUN"});
 }
 
+// The other keys of such a config were not written for the directory.
+void refuse_images_with(const ConfigDocument& config, const Request& request) {
+  if (request.images.empty() || !request.resume.empty() || !ConfigReader(config).has("data.name")) return;
+  throw ConfigError({.place = "kindling " + request.command,
+                     .found = "the directory " + request.images.string() + ", and data.name in the config",
+                     .wanted = "a directory of images, or a config that names its data",
+                     .remedy = "for another directory of the same layout: " +
+                               shell_word("data.root=" + request.images.string())});
+}
+
+// The override that stands for the directory of images.
+std::string root_override(const Request& request) { return "data.root=" + config::toml_text(request.images); }
+
+// The same for a run that is resumed: the word names the same directory as when it began.
+std::string resumed_root(const ConfigDocument& config, const Request& request) {
+  const std::filesystem::path root = training_root(request.images),
+                              former = ConfigReader(config).read_name("data.root").value_or("");
+  std::error_code ignored;
+  return "data.root=" + config::toml_text(std::filesystem::equivalent(root, former, ignored) ? former : root);
+}
+
 }  // namespace
+
+void remove_images(Request& request) {
+  if (request.images.empty()) return;
+  const auto word = std::ranges::find(request.overrides, root_override(request));
+  if (word != request.overrides.end()) {
+    request.overrides.erase(word);
+    --request.num_derived;
+  }
+  request.images.clear();
+}
 
 LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use) {
   std::vector<std::filesystem::path> files = request.configs;
   if (!request.resume.empty()) files.insert(files.begin(), run_of(request.resume) / "config.toml");
   LoadedConfig loaded;
   for (ConfigDocument& document : load_all(files)) loaded.document.merge(std::move(document));
-  for (const auto& assignment : request.overrides) loaded.document.set(assignment);
+  refuse_images_with(loaded.document, request);
+  const bool resumes_images = !request.images.empty() && !request.resume.empty();
+  for (const auto& assignment : request.overrides)
+    loaded.document.set(resumes_images && assignment == root_override(request)
+                            ? resumed_root(loaded.document, request)
+                            : assignment);
   const std::string stem = files.empty() ? "unnamed" : files.back().stem().string();
   const bool is_empty = files.empty() && request.overrides.empty();
   if (request.resume.empty())

@@ -30,6 +30,9 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
 enum class TableGuess { none, column, column_and_reading };
 Request with_column_to_predict(Request request, TableGuess guess = TableGuess::none);
 
+// Removes the word that names a directory of images, and its override: the config of a run has it.
+void remove_images(Request& request);
+
 // Prints the answer to --check.
 void print_valid(const LoadedConfig& loaded);
 

@@ -91,9 +91,8 @@ TEST_F(ImageRun, NeedsNoConfig) {
     for (const std::string& part : parts)
       EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   };
-  expect_in(start("fit", scratch_ / "images/").out,
-            {"model.name = \"small_cnn\"", "model.num_classes = 2", "data.val_fraction = 0.2",
-             "data.stratify = true"});
+  expect_in(start("fit", scratch_ / "images/").out, {"model.name = \"small_cnn\"", "model.num_classes = 2",
+                                                     "data.val_fraction = 0.2", "data.stratify = true"});
   // The directories train and val; images of two sizes, one of them with colors.
   write_png(scratch_ / "pets/train/cat/1.png", 70, 90, 1);
   write_png(scratch_ / "pets/train/dog/1.png", 66, 65, 3);
@@ -125,6 +124,85 @@ TEST_F(ImageRun, ExplainsADirectoryThatItCannotUse) {
   const ProgramRun two = run_program({"fit", scratch_ / "images", scratch_ / "empty"});
   EXPECT_EQ(two.exit_code, 2);
   EXPECT_NE(two.err.find("two directories, "), std::string::npos) << two.err;
+}
+
+TEST_F(ImageRun, ExplainsDirectoriesThatAreNoClasses) {
+  const auto refused = [&](const char* folder) {
+    const ProgramRun run = run_program({"config", scratch_ / folder});
+    EXPECT_EQ(run.exit_code, 2) << run.out;
+    return run.err;
+  };
+  const auto write = [&](const std::string& file) { write_png(scratch_ / file, 8, 8); };
+  for (const char* part : {"flat/train", "flat/test", "sets/training_set/cat", "sets/training_set/dog",
+                           "sets/test_set/cat", "pairs/Images2017", "pairs/train_masks"})
+    write(std::string(part) + "/1.png");
+  EXPECT_EQ(
+      refused("flat"),
+      (scratch_ / "flat").string() +
+          ": the directories test, train, of which test, train are not classes by their names; expected: "
+          "a directory per class, train and val with a directory per class each, or images and masks; "
+          "if they are classes, or a table has the labels (data.list), write a config with data.name = "
+          "\"image_folder\"\n");
+  EXPECT_NE(refused("sets").find("of which test_set, training_set are not classes"), std::string::npos);
+  EXPECT_NE(refused("pairs").find("of which Images2017, train_masks are not classes"), std::string::npos);
+  // Names that only contain such a word, and the vehicle.
+  for (const char* name : {"good/bus", "good/train", "good/test_tube", "good/set"})
+    write(std::string(name) + "/1.png");
+  const ProgramRun good = run_program({"config", scratch_ / "good"});
+  EXPECT_NE(good.out.find("num_classes = 4"), std::string::npos) << good.out << good.err;
+  // What an archive adds around the data; a single class.
+  for (const char* name : {"outer/pets/cat", "outer/pets/dog", "one/cat"})
+    write(std::string(name) + "/1.png");
+  EXPECT_NE(refused("outer").find("one directory, pets; expected: at least two classes"), std::string::npos);
+  EXPECT_NE(refused("outer").find("kindling fit " + (scratch_ / "outer/pets").string() + "\n"),
+            std::string::npos);
+  EXPECT_NE(refused("one").find("the images of each class need a directory of their own"), std::string::npos);
+  // Boxes of YOLO.
+  for (const char* name : {"yolo/train/images", "yolo/val/images"}) write(std::string(name) + "/1.png");
+  std::filesystem::create_directories(scratch_ / "yolo/train/labels");
+  write_text(scratch_ / "yolo/train/labels/1.txt", "0 0.5 0.5 1 1\n");
+  EXPECT_NE(refused("yolo").find("Kindling has no detection"), std::string::npos) << refused("yolo");
+}
+
+TEST_F(ImageRun, RefusesADirectoryNextToItsConfig) {
+  const ProgramRun run = run_program({"fit", scratch_ / "images.toml", scratch_ / "images"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err, "kindling fit: the directory " + (scratch_ / "images").string() +
+                         ", and data.name in the config; expected: a directory of images, or a config that "
+                         "names its data; for another directory of the same layout: data.root=" +
+                         (scratch_ / "images").string() + "\n");
+}
+
+// The word, which stands for the directory train in it, is the same when the run is resumed. The runs are no
+// class.
+TEST_F(ImageRun, NeedsNoConfigToResumeOrRunInItsOwnDirectory) {
+  std::filesystem::create_directories(scratch_ / "split");
+  std::filesystem::rename(scratch_ / "images", scratch_ / "split/train");
+  write_day_and_night(scratch_ / "split/val", 2);
+  const auto fit_word = [&](const std::filesystem::path& folder, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"fit",
+                                   folder.string(),
+                                   "run.dir=" + (folder / "runs").string(),
+                                   "--progress=none",
+                                   "trainer.num_gpus=0",
+                                   "trainer.num_threads=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    ProgramRun run = run_program(words);
+    EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
+    return run;
+  };
+  const std::filesystem::path split = scratch_ / "split", first = split / "runs/split/0001";
+  fit_word(split, {"trainer.max_epochs=1"});
+  fit_word(split, {"trainer.max_epochs=2", "--resume", first.string()});
+  fit_word(split, {"trainer.max_epochs=3", "checkpoint.resume=last"});
+  EXPECT_EQ(records_of(first).back()["epoch"], records_of(first).front()["epoch"].get<int>() + 2);
+  EXPECT_FALSE(std::filesystem::exists(split / "runs/split/0002"));
+  const std::filesystem::path train = split / "train";
+  fit_word(train, {"trainer.max_epochs=1"});
+  fit_word(train, {"trainer.max_epochs=1"});
+  EXPECT_NE(text_of(train / "runs/train/0002/log.txt").find("directories of runs, not classes: runs"),
+            std::string::npos);
+  EXPECT_NE(text_of(train / "runs/train/0002/config.toml").find("num_classes = 2"), std::string::npos);
 }
 
 TEST_F(ImageRun, IsBitIdenticalForAnyNumberOfWorkers) {
