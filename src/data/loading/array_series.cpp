@@ -4,16 +4,17 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "base/joined.h"
 #include "data/loading/sample_ranges.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
 #include "kindling/data/split.h"
 
 namespace kindling {
@@ -40,20 +41,27 @@ void require_no_pair_options(const ArrayDataOptions& options) {
       refuse_key(key, "it is set, and data.horizon is not", "data.horizon, for targets that are later rows");
 }
 
-// Returns the number of each row's trajectory, counted from 0 in the order of their first rows.
-Rows series_numbers(const SourceArray& series, std::int64_t num_rows) {
+// Returns the number that the array has for each row.
+Rows numbers_in(const SourceArray& series, std::int64_t num_rows) {
   const at::Tensor& like = series.values;
   if (!at::isIntegralType(like.scalar_type(), /*includeBool=*/true) || like.numel() != num_rows ||
       like.dim() == 0 || like.size(0) != num_rows)
     series.refuse("an integer for each row, [" + std::to_string(num_rows) + "]");
   const at::Tensor values = series.all_samples().to(at::kLong).contiguous();
-  std::unordered_map<std::int64_t, std::int64_t> numbers;
-  Rows of_rows;
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    const std::int64_t value = values.const_data_ptr<std::int64_t>()[row];
-    of_rows.push_back(numbers.try_emplace(value, std::ssize(numbers)).first->second);
+  const auto* const first = values.const_data_ptr<std::int64_t>();
+  return {first, first + num_rows};
+}
+
+// Returns the file of each row, counted from 0.
+Rows files_of_rows(const SourceArray& array) {
+  Rows files(index_of(array.values.size(0)));
+  auto row = files.begin();
+  for (std::size_t file = 0; file < array.file_sizes.size(); ++file) {
+    const auto end = row + array.file_sizes[file];
+    std::fill(row, end, static_cast<std::int64_t>(file));
+    row = end;
   }
-  return of_rows;
+  return files;
 }
 
 // Parts of the rows of a source that reads whole rows only.
@@ -78,6 +86,19 @@ class DividedRows final : public RowSource {
   std::shared_ptr<const RowSource> whole_;
   std::size_t parts_, part_bytes_;
 };
+
+void require_memory_for_times(const SourceArray& array, std::int64_t num_times) {
+  const double bytes = static_cast<double>(array.values.numel()) * static_cast<double>(num_times) *
+                       static_cast<double>(array.values.element_size()),
+               most = static_cast<double>(most_array_bytes_in_memory(/*is_required=*/false));
+  if (bytes <= most) return;
+  throw DataError({.place = array.place(),
+                   .found = "repeated for each of " + std::to_string(num_times) + " times, it has " +
+                            bytes_text(bytes, 3),
+                   .wanted = "at most " + bytes_text(most, 3) + " in memory",
+                   .remedy = "store it with a value for each time, [series, time, …]; it then stays in its "
+                             "file"});
+}
 
 // The last rows, or one of several equal parts.
 SplitIndices split_in_time(std::int64_t num_rows, const ArrayDataOptions& options) {
@@ -266,6 +287,7 @@ SourceArray rows_of_series(const SourceArray& array, const SeriesLengths& length
     if (!rows.rows) rows.rows = std::make_shared<DividedRows>(array.rows, parts, bytes);
     return rows;
   }
+  require_memory_for_times(array, num_times);
   rows.values = array.all_samples().repeat_interleave(num_times, 0);
   rows.rows = nullptr;
   return rows;
@@ -281,12 +303,15 @@ Trajectories trajectories_of(SourceArray& states, const SourceArray* series,
     return trajectories;
   }
   const std::int64_t num_rows = states.values.size(0);
-  if (series == nullptr) return {consecutive_rows(0, num_rows)};
-  const Rows numbers = series_numbers(*series, num_rows);
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    const std::size_t number = index_of(numbers[index_of(row)]);
-    if (number == trajectories.size()) trajectories.emplace_back();
-    trajectories[number].push_back(row);
+  if (series == nullptr && states.file_sizes.empty()) return {consecutive_rows(0, num_rows)};
+  const Rows files = files_of_rows(states),
+             numbers = series == nullptr ? Rows(files.size()) : numbers_in(*series, num_rows);
+  if (series != nullptr) series->require_files_like(states);
+  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> known;  // by file and number
+  for (std::size_t row = 0; row < files.size(); ++row) {
+    const auto [found, is_new] = known.try_emplace({files[row], numbers[row]}, trajectories.size());
+    if (is_new) trajectories.emplace_back();
+    trajectories[found->second].push_back(static_cast<std::int64_t>(row));
   }
   return trajectories;
 }

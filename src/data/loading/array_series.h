@@ -29,11 +29,11 @@ std::optional<SeriesLengths> series_lengths(const SourceArray& inputs, const Arr
 
 // Returns an array with a row for each time of each series: [series · time, …] of [series, time, …]. An array
 // with other first two dimensions, [series, …], is repeated for each time; it is then in memory. Throws
-// DataError for another number of series.
+// DataError for another number of series, and for one that is too large for that.
 SourceArray rows_of_series(const SourceArray& array, const SeriesLengths& lengths);
 
-// Returns the trajectories of the rows of `states`, which becomes rows_of_series() if it has lengths.
-// `series`: the array that the option names; nullptr: none. Throws DataError.
+// Returns the trajectories of the rows of `states`, which becomes rows_of_series() if it has lengths. Each of
+// several files has its own. `series`: the array that the option names; nullptr: none. Throws DataError.
 Trajectories trajectories_of(SourceArray& states, const SourceArray* series,
                              const std::optional<SeriesLengths>& lengths);
 
