@@ -25,10 +25,10 @@ struct RolloutErrors {
 
 // Returns the errors of data.rollouts(): the model gets the state at each start, then its own outputs.
 // Batches are transformed as for validation, and errors are added up on the device and copied to the host at
-// the end. TrainerOptions::limit_val_batches limits the batches. Draws no random numbers and leaves the model
-// as it was. `on_batch` is called after each batch; what it throws ends the pass. Throws DataError for
-// outputs of another shape than the targets. In data-parallel training, each rank that calls it evaluates all
-// starts.
+// the end. Makes all steps, whatever TrainerOptions::limit_val_batches and overfit_batches say. Draws no
+// random numbers and leaves the model as it was. `on_batch` is called after each batch; what it throws ends
+// the pass. Throws DataError for outputs of another shape than the targets. In data-parallel training, each
+// rank that calls it evaluates all starts.
 KINDLING_API RolloutErrors rollout_errors(Trainer& trainer, const std::shared_ptr<Module>& model,
                                           DataModule& data, const std::function<void()>& on_batch = {});
 

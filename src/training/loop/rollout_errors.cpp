@@ -10,13 +10,15 @@
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/rollout_validation.h"
+#include "nn/carried_states.h"
 #include "tensors/shape_text.h"
+#include "training/loop/trainer_impl.h"
 
 namespace kindling {
 namespace {
 
 // The batches of rollouts, with the latest outputs of the model in place of the first input.
-class RolloutFeed final : public DataModule {
+class RolloutFeed final : public DataModule, public UnlimitedData {
  public:
   RolloutFeed(DataModule& data, std::shared_ptr<DataLoader> loader)
       : DataModule(data.options()), data_(data), loader_(std::move(loader)) {}
@@ -103,6 +105,7 @@ RolloutErrors rollout_errors(Trainer& trainer, const std::shared_ptr<Module>& mo
     sums.add(static_cast<std::size_t>(step), data.unscale_targets(outputs), data.unscale_targets(targets));
     step = (step + 1) % rollouts.num_steps;
     feed.continue_with(step == 0 ? at::Tensor() : outputs);
+    if (step == 0) forget_carried_states(*model);  // the pass has set those of the training aside
     if (on_batch) on_batch();
   });
   sums.write_to(errors);

@@ -65,8 +65,10 @@ Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
 void Trainer::validate(std::shared_ptr<Module> model, DataModule& data,
                        const std::function<void(const Prediction&)>& take) {
   const auto call = [&] {
-    BatchSource source = impl_->source_for(*model, data, kValLoader, options().limit_val_batches);
-    if (options().overfit_batches) source.limit_to(*options().overfit_batches);
+    const bool is_limited = dynamic_cast<const UnlimitedData*>(&data) == nullptr;
+    BatchSource source =
+        impl_->source_for(*model, data, kValLoader, is_limited ? options().limit_val_batches : std::nullopt);
+    if (is_limited && options().overfit_batches) source.limit_to(*options().overfit_batches);
     impl_->validate(*model, std::move(source), take);
   };
   require_model(kValLoader.location, model);

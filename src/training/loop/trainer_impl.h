@@ -25,6 +25,13 @@ struct LoaderSelector {
   const char* defaults = "";  // for the error: what a data module that does not override it returns
 };
 
+// Data of which Trainer::validate() passes on every batch, whatever the options limit. Such a data module
+// derives from both.
+class UnlimitedData {
+ protected:
+  virtual ~UnlimitedData() = default;
+};
+
 // The implementation of Trainer around its loops: prepares models and data, starts and ends a fit, evaluates.
 class Trainer::Impl {
  public:

@@ -14,6 +14,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/data/array_data.h"
+#include "kindling/nn/carried_state.h"
 #include "kindling/nn/module.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/checkpoint_file.h"
@@ -85,6 +86,43 @@ TEST_F(Rollout, HasTheErrorsOfALinearMapInClosedForm) {
   }
   EXPECT_NEAR(errors.total_rmse, std::sqrt(sum / 5), 1e-9);
   EXPECT_NEAR(errors.total_relative, std::sqrt(sum / all), 1e-6);
+}
+
+TEST_F(Rollout, MakesAllStepsWhateverLimitsTheValidation) {
+  ArrayData data(powers(0.95), last_two());
+  const auto errors_with = [&](const TrainerOptions& options) {
+    Trainer trainer(options);
+    return rollout_errors(trainer, std::make_shared<Multiple>(0.9), data);
+  };
+  const RolloutErrors expected = errors_with({.max_epochs = 1});
+  for (const RolloutErrors& errors : {errors_with({.max_epochs = 1, .limit_val_batches = 1}),
+                                      errors_with({.max_epochs = 1, .overfit_batches = std::int64_t{1}})}) {
+    EXPECT_EQ(errors.num_starts, 12);
+    EXPECT_EQ(errors.rmse, expected.rmse);
+  }
+}
+
+TEST_F(Rollout, ForgetsTheCarriedStateBeforeOtherStarts) {
+  class Stateful : public Multiple {
+   public:
+    Stateful() : Multiple(0.5), state_(register_module("state", CarriedState())) {}
+    at::Tensor forward(const at::Tensor& input) override {
+      is_continued.push_back(state_->hidden(input.size(0)).defined());
+      state_->carry(at::zeros({1, input.size(0), 1}));
+      return Multiple::forward(input);
+    }
+    std::vector<bool> is_continued{};
+
+   private:
+    CarriedState state_;
+  };
+  ArrayDataOptions options = powers(0.5);
+  options.rollout_steps = 2;
+  ArrayData data(options, {.batch_size = 4, .val = {{1, 2}}});
+  const auto model = std::make_shared<Stateful>();
+  Trainer trainer({.max_epochs = 1});
+  rollout_errors(trainer, model, data);
+  EXPECT_EQ(model->is_continued, (std::vector{false, true, false, true, false, true})) << "three groups";
 }
 
 // A model that changes nothing is off by the difference of two states, whatever the scale.
