@@ -44,6 +44,7 @@ class KINDLING_API TransformedData : public DataModule {
   Batch on_after_batch_transfer(Batch batch, Stage stage) override;
   Batch on_after_batch_transfer(Batch batch) override;  // as for prediction
   at::Tensor unscale_targets(const at::Tensor& values) override;
+  // Throws ConfigError for transforms that change values of the inputs only, such as normalize.
   Rollouts rollouts() override;
   std::int64_t num_random_numbers(Stage stage) const override;
 

@@ -1,6 +1,7 @@
 #include "kindling/data/transformed_data.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
 
 #include <cstddef>
 #include <utility>
@@ -24,6 +25,20 @@ std::shared_ptr<DataModule> require_data(std::shared_ptr<DataModule> data) {
                    .found = "the batch has " + found + " random numbers per sample",
                    .wanted = "at least " + std::to_string(count),
                    .remedy = "take batches from the loaders of TransformedData"});
+}
+
+// Throws ConfigError for a transform that changes values of the inputs and not those of equal targets: the
+// outputs of a model could not be its next inputs. Transforms that move pixels move those of both.
+void require_same_change(const Transform* transform, const char* place, const DataLoader& rollouts) {
+  if (transform == nullptr || rollouts.dataset().size() == 0) return;
+  const at::Tensor state = rollouts.dataset().slice(0, 1).labels().to(at::kFloat);
+  const at::Tensor uniforms = at::full({1, transform->num_random()}, 0.5, at::kFloat);
+  const Batch changed = transform->apply(Batch({state.clone(), state.clone()}), uniforms);
+  if (changed[0].equal(changed.labels())) return;
+  throw ConfigError({.place = place,
+                     .found = "they change the inputs and not the targets, and data.rollout_steps is set",
+                     .wanted = "inputs that are states like the targets",
+                     .remedy = "scale both with data.normalize_by"});
 }
 
 }  // namespace
@@ -110,6 +125,10 @@ at::Tensor TransformedData::unscale_targets(const at::Tensor& values) {
 
 Rollouts TransformedData::rollouts() {
   Rollouts rollouts = data_->rollouts();
+  if (rollouts.loader) {
+    require_same_change(transforms_.train.get(), "data.train_transforms", *rollouts.loader);
+    require_same_change(transforms_.val.get(), "data.val_transforms", *rollouts.loader);
+  }
   if (rollouts.loader && adds_random_numbers(Stage::val))
     rollouts.loader = new_loader(Stage::val, rollouts.loader);
   return rollouts;
