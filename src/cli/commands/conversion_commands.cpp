@@ -137,6 +137,19 @@ Batch first_batch(DataModule& data, bool is_raw) {
   return is_raw ? batch : data.on_after_batch_transfer(std::move(batch), Stage::predict);
 }
 
+// Throws ConfigError for a program that would take raw states and return scaled ones.
+void require_one_unit(const ConversionRequest& request, const Module& model, DataModule& data,
+                      const Batch& batch) {
+  if (request.with_transforms || input_transform_of(model) == nullptr) return;
+  const at::Tensor targets = batch.labels().to(at::kFloat);
+  if (data.unscale_targets(targets).is_same(targets)) return;
+  throw ConfigError(
+      {.place = "export to " + request.out.string(),
+       .found = "the data scale inputs and targets, and the program would scale the inputs only",
+       .wanted = "a program that returns its outputs in the unit of the data",
+       .remedy = "use --with-transforms"});
+}
+
 ExportedValues exported_values(const std::string& word) {
   if (word == "labels") return ExportedValues::labels;
   return word == "probabilities" ? ExportedValues::probabilities : ExportedValues::outputs;
@@ -176,6 +189,7 @@ int export_model(const CommandContext& context) {
   if (const auto names = trained_class_names(weights, *data); has_names && names != data->class_names())
     options.metadata["class_names"] = nlohmann::json(names).dump();
   Batch batch = first_batch(*data, request.with_transforms || input_transform_of(*model) != nullptr);
+  require_one_unit(request, *model, *data, batch);
   const auto export_to = [&](const ExportOptions& to) {
     request.with_transforms ? export_program(*model, *data, to) : export_program(*model, batch, to);
   };
