@@ -139,6 +139,7 @@ TEST(CommandLine, TakesConfigFilesAsWords) {
 TEST(CommandLine, SuggestsResumeForAFolder) {
   const Scratch scratch;
   const std::string folder = scratch.folder().string();
+  write_text(scratch / "config.toml", "");  // as a run has it; others may have images
   EXPECT_EQ(answer({"fit", folder}),
             "kindling fit: " + folder +
                 " is a folder; expected: a config file; to resume a run: kindling fit "
