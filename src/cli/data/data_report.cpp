@@ -19,8 +19,7 @@
 namespace kindling {
 namespace {
 
-constexpr std::int64_t kSamplesAtOnce = 256, kSamplesOfEndlessData = 10'000,
-                       kBytesAtOnce = std::int64_t{1} << 24;
+constexpr std::int64_t kSamplesOfEndlessData = 10'000;
 
 // Sums that become a TensorReport.
 struct TensorSums {
@@ -64,7 +63,8 @@ class SetReader {
       : report_(report), dataset_(dataset), has_columns_(has_columns) {}
 
   void read() {
-    const std::int64_t at_once = samples_at_once();
+    warn_of_files();
+    const std::int64_t at_once = samples_at_once(dataset_);
     for (std::int64_t begin = 0; begin < report_.num_samples; begin += at_once)
       read_range(begin, std::min(begin + at_once, report_.num_samples));
     for (const TensorSums& one : sums_) report_.tensors.push_back(one.result());
@@ -73,14 +73,10 @@ class SetReader {
   }
 
  private:
-  // Samples in files may be large.
-  std::int64_t samples_at_once() const {
-    const auto* const stored = dynamic_cast<const StoredDataset*>(&dataset_);
-    if (stored == nullptr) return kSamplesAtOnce;
-    const std::int64_t bytes = stored->bytes_per_sample();
-    log_warning(report_.name + ": all samples are read from their files, " +
-                std::to_string(bytes * report_.num_samples) + " bytes");
-    return std::clamp<std::int64_t>(kBytesAtOnce / std::max<std::int64_t>(bytes, 1), 1, kSamplesAtOnce);
+  void warn_of_files() const {
+    if (const auto* const stored = dynamic_cast<const StoredDataset*>(&dataset_))
+      log_warning(report_.name + ": all samples are read from their files, " +
+                  std::to_string(stored->bytes_per_sample() * report_.num_samples) + " bytes");
   }
 
   // A range that cannot be gathered at once is halved, down to the broken samples.

@@ -32,4 +32,12 @@ void PairDataset::gather(const at::Tensor& indices, Batch& batch) const {
   batch = Batch(std::move(all));
 }
 
+std::int64_t PairDataset::bytes_per_sample() const {
+  std::int64_t bytes = 0;
+  if (size() == 0) return bytes;
+  const Batch sample = slice(0, 1);
+  for (const at::Tensor& tensor : sample.tensors()) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
 }  // namespace kindling

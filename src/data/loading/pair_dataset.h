@@ -28,6 +28,8 @@ class KINDLING_API PairDataset final : public Dataset {
   void gather(const at::Tensor& indices, Batch& batch) const override;
   bool is_thread_safe() const override { return true; }
 
+  std::int64_t bytes_per_sample() const;  // in a batch; reads a sample
+
  private:
   std::shared_ptr<const Dataset> inputs_, targets_;
   at::Tensor input_rows_, target_rows_;  // int64 [pairs]

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error_kind.h"
+#include "data/loading/pair_dataset.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -149,6 +150,15 @@ std::int64_t StoredDataset::bytes_per_sample() const {
     bytes += c10::multiply_integers(none.sizes().slice(1)) * static_cast<std::int64_t>(none.element_size());
   }
   return bytes;
+}
+
+std::int64_t samples_at_once(const Dataset& dataset) {
+  constexpr std::int64_t kMostSamples = 256, kMostBytes = std::int64_t{1} << 24;
+  std::int64_t bytes = 0;
+  if (const auto* const stored = dynamic_cast<const StoredDataset*>(&dataset))
+    bytes = stored->bytes_per_sample();
+  if (const auto* const pairs = dynamic_cast<const PairDataset*>(&dataset)) bytes = pairs->bytes_per_sample();
+  return std::clamp<std::int64_t>(kMostBytes / std::max<std::int64_t>(bytes, 1), 1, kMostSamples);
 }
 
 }  // namespace kindling

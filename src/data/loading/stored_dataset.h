@@ -75,4 +75,8 @@ std::int64_t num_rows_of(const StoredDataset::Column& column);
 at::Tensor no_rows_of(const StoredDataset::Column& column);
 at::Tensor all_rows_of(const StoredDataset::Column& column);
 
+// Returns how many samples to gather at once for a pass over all of them: those of 16 MiB at most if they may
+// be large, in files or pairs.
+KINDLING_API std::int64_t samples_at_once(const Dataset& dataset);
+
 }  // namespace kindling

@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,10 @@ namespace {
 
 // In slices, because all samples may not fit into memory.
 at::Tensor gathered_labels(const Dataset& dataset) {
-  constexpr std::int64_t kSamples = 256;
+  const std::int64_t at_once = samples_at_once(dataset);
   std::vector<at::Tensor> parts;
-  for (std::int64_t first = 0; first < dataset.size(); first += kSamples) {
-    const Batch batch = dataset.slice(first, std::min(first + kSamples, dataset.size()));
+  for (std::int64_t first = 0; first < dataset.size(); first += at_once) {
+    const Batch batch = dataset.slice(first, std::min(first + at_once, dataset.size()));
     if (batch.tensors().empty()) return {};
     parts.push_back(batch.labels().clone());
   }
@@ -36,8 +37,8 @@ at::Tensor labels_in(const Dataset& dataset) {
   return gathered_labels(dataset);
 }
 
-// Undefined: there are none.
-at::Tensor all_labels(DataModule& data, const char* remedy) {
+// Nullptr: there are none.
+std::shared_ptr<DataLoader> training_loader(DataModule& data, const char* remedy) {
   data.prepare();
   const auto loader = data.train_dataloader();
   if (loader && loader->is_endless())
@@ -45,13 +46,31 @@ at::Tensor all_labels(DataModule& data, const char* remedy) {
                      .found = "the data has no end",
                      .wanted = "a finite data set",
                      .remedy = remedy});
-  return loader ? labels_in(loader->dataset()) : at::Tensor();
+  return loader;
+}
+
+// Undefined: there are none.
+at::Tensor all_labels(const DataLoader* loader) {
+  return loader != nullptr ? labels_in(loader->dataset()) : at::Tensor();
+}
+
+// Reads one sample, because all of them may be large.
+void require_unscaled_targets(DataModule& data, const DataLoader* loader) {
+  if (loader == nullptr || loader->dataset().size() == 0) return;
+  const Batch sample = loader->dataset().slice(0, 1);
+  if (sample.tensors().empty()) return;
+  const at::Tensor targets = sample.labels().to(at::kFloat);
+  if (data.unscale_targets(targets).is_same(targets)) return;
+  throw ConfigError({.place = "model.scale_target",
+                     .found = "the data scale the targets already",
+                     .wanted = "one scale of the targets",
+                     .remedy = "set model.scale_target = false"});
 }
 
 }  // namespace
 
 at::Tensor training_labels(DataModule& data) {
-  const at::Tensor labels = all_labels(data, "set model.class_weights");
+  const at::Tensor labels = all_labels(training_loader(data, "set model.class_weights").get());
   if (!labels.defined() || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/false))
     throw DataError({.place = "the labels of the training samples",
                      .found = labels.defined() ? type_text(labels) : "none",
@@ -61,17 +80,14 @@ at::Tensor training_labels(DataModule& data) {
 }
 
 at::Tensor training_targets(DataModule& data) {
-  at::Tensor targets = all_labels(data, "set model.scale_target = false");
+  const auto loader = training_loader(data, "set model.scale_target = false");
+  require_unscaled_targets(data, loader.get());
+  at::Tensor targets = all_labels(loader.get());
   if (!targets.defined() || !targets.is_floating_point())
     throw DataError({.place = "the labels of the training samples",
                      .found = targets.defined() ? type_text(targets) : "none",
                      .wanted = "floating-point numbers to predict",
                      .remedy = "for class numbers choose a classifier, such as mlp"});
-  if (!data.unscale_targets(targets).is_same(targets))
-    throw ConfigError({.place = "model.scale_target",
-                       .found = "the data scale the targets already",
-                       .wanted = "one scale of the targets",
-                       .remedy = "set model.scale_target = false"});
   return targets;
 }
 
