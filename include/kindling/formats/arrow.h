@@ -7,7 +7,7 @@
 #include "kindling/formats/table.h"
 
 // The structures of the Arrow C data and stream interfaces, by their specification. Other libraries define
-// the same behind the same macros.
+// the same with the same macros.
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 #define ARROW_FLAG_DICTIONARY_ORDERED 1

@@ -108,7 +108,7 @@ class ArrowColumn {
       throw DataError({.place = row_text(),
                        .found = "the integer is larger than 2^53, which float64 cannot hold exactly",
                        .wanted = "smaller integers",
-                       .remedy = "convert the column to text, or to float64 if it is no id"});
+                       .remedy = "convert the column to text, or to float64 unless it identifies rows"});
   }
 
   void add_number(double number) {

@@ -287,7 +287,7 @@ TEST(ArrowTables, RefuseWhatATableCannotHold) {
   EXPECT_EQ(refusal(std::move(large)),
             "houses, column 'x', row 1: the integer is larger than 2^53, which float64 cannot hold exactly; "
             "expected: "
-            "smaller integers; convert the column to text, or to float64 if it is no id");
+            "smaller integers; convert the column to text, or to float64 unless it identifies rows");
   for (const std::int64_t day :
        {std::int64_t{2'932'897}, std::int64_t{-719'163}, std::int64_t{2'147'483'647}}) {
     Column days = column("tdD", 2);
