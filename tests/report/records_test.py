@@ -65,6 +65,8 @@ class Records(unittest.TestCase):
         """Compares every point in the event files with metrics.jsonl, and returns the lines of that."""
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for line in lines:
+            line.pop("log_digest", None)  # of no use in a chart
         expected = {}
         for line in lines:
             is_epoch = next(iter(line)) == "epoch"

@@ -42,7 +42,10 @@ struct ReplayedBatch {
   // float64 [samples]: loss() of each sample alone, for these outputs; -infinity for one that does not count.
   // Undefined, with the reason: the loss of the step is not the mean of these.
   at::Tensor losses{};
-  double mean_loss = 0;  // of these, with the weights that loss() gives them
+  // float64 [samples], with the sum 1: the weight of each loss in the loss of the batch, as loss() says it,
+  // such as that of its class; 0 for one that does not count.
+  at::Tensor weights{};
+  double mean_loss = 0;  // of the losses, with these weights
   std::string no_losses{};
 };
 

@@ -200,6 +200,12 @@ void print_text(const ReplayOfRun& replayed) {
   print_confirmation(replayed.result);
 }
 
+// JSON has no such numbers, and null could be one that is missing.
+ordered_json number_json(double number) {
+  if (std::isfinite(number)) return number;
+  return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+}
+
 ordered_json json_of_batch(const ReplayedBatch& batch, const SampleIds& ids) {
   ordered_json samples = ordered_json::array(), tensors = ordered_json::array();
   for (const std::int64_t index : indices_of(batch)) samples.push_back(id_of(index, ids));
@@ -208,10 +214,10 @@ ordered_json json_of_batch(const ReplayedBatch& batch, const SampleIds& ids) {
     const TensorStatistics of = statistics_of(tensor);
     tensors.push_back({{"shape", tensor.sizes().vec()},
                        {"dtype", c10::toString(tensor.scalar_type())},
-                       {"min", of.min},
-                       {"max", of.max},
-                       {"mean", of.mean},
-                       {"std", of.deviation},
+                       {"min", number_json(of.min)},
+                       {"max", number_json(of.max)},
+                       {"mean", number_json(of.mean)},
+                       {"std", number_json(of.deviation)},
                        {"num_not_finite", of.num_not_finite}});
   }
   return {{id_title(ids), std::move(samples)}, {"tensors", std::move(tensors)}};
@@ -221,12 +227,12 @@ ordered_json json_of_step(const ReplayedStep& step, const SampleIds& ids) {
   ordered_json json{{"global_step", step.global_step},
                     {"epoch", step.epoch},
                     {"batch", step.batch},
-                    {"loss", step.loss},
-                    {"lr", step.lr},
-                    {"grad_norm", step.grad_norm}};
+                    {"loss", number_json(step.loss)},
+                    {"lr", number_json(step.lr)},
+                    {"grad_norm", number_json(step.grad_norm)}};
   if (step.batches.empty()) return json;
   for (const ReplayedBatch& batch : step.batches) json["batches"].push_back(json_of_batch(batch, ids));
-  for (const auto& [name, norm] : step.gradient_norms) json["gradient_norms"][name] = norm;
+  for (const auto& [name, norm] : step.gradient_norms) json["gradient_norms"][name] = number_json(norm);
   return json;
 }
 
@@ -246,9 +252,12 @@ ordered_json json_of_check(const ReplayOfRun& replayed) {
 struct BlamedSample {
   std::int64_t index = 0;
   double loss = 0;
+  double part = 0;  // of the loss of its batch: the loss with its weight
+
+  bool counts() const { return !std::isinf(loss) || loss > 0; }
 };
 
-// The largest loss first; one that is not a number counts as the largest. Throws Error if the samples of a
+// The largest part first; one that is not a number counts as the largest. Throws Error if the samples of a
 // batch have no losses.
 std::vector<BlamedSample> blamed_samples(const ReplayedStep& step, const fs::path& run) {
   std::vector<BlamedSample> samples;
@@ -259,11 +268,14 @@ std::vector<BlamedSample> blamed_samples(const ReplayedStep& step, const fs::pat
                    .wanted = "a training_step() that minimises the mean of loss() over the samples",
                    .remedy = "kindling replay shows the samples and their statistics"});
     const std::vector<std::int64_t> indices = indices_of(batch);
-    for (std::size_t i = 0; i < indices.size(); ++i)
-      samples.push_back({indices[i], batch.losses.const_data_ptr<double>()[i]});
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      BlamedSample sample{.index = indices[i], .loss = batch.losses.const_data_ptr<double>()[i]};
+      sample.part = sample.counts() ? sample.loss * batch.weights.const_data_ptr<double>()[i] : sample.loss;
+      samples.push_back(sample);
+    }
   }
   std::ranges::stable_sort(samples, [](const BlamedSample& a, const BlamedSample& b) {
-    return std::isnan(a.loss) ? !std::isnan(b.loss) : a.loss > b.loss;
+    return std::isnan(a.part) ? !std::isnan(b.part) : a.part > b.part;
   });
   return samples;
 }
@@ -271,7 +283,7 @@ std::vector<BlamedSample> blamed_samples(const ReplayedStep& step, const fs::pat
 double sum_of(const std::vector<BlamedSample>& samples) {
   double sum = 0;
   for (const BlamedSample& sample : samples)
-    if (std::isfinite(sample.loss)) sum += sample.loss;
+    if (std::isfinite(sample.part)) sum += sample.part;
   return sum;
 }
 
@@ -280,10 +292,9 @@ void print_blame(const ReplayOfRun& replayed, const std::vector<BlamedSample>& s
   const double sum = sum_of(samples);
   std::vector<std::vector<std::string>> rows;
   for (const BlamedSample& sample : std::span(samples).first(std::min(samples.size(), kMostBlamed))) {
-    const bool counts = !std::isinf(sample.loss) || sample.loss > 0;
     rows.push_back(
-        {id_of(sample.index, replayed.ids), counts ? metric_text(sample.loss) : "ignored",
-         std::isfinite(sample.loss) && sum > 0 ? fixed_text(100 * sample.loss / sum, 1) + " %" : ""});
+        {id_of(sample.index, replayed.ids), sample.counts() ? metric_text(sample.loss) : "ignored",
+         std::isfinite(sample.part) && sum > 0 ? fixed_text(100 * sample.part / sum, 1) + " %" : ""});
   }
   std::cout << table_text({{.title = id_title(replayed.ids)},
                            {.title = "loss", .right = true},
@@ -298,9 +309,17 @@ ordered_json json_of_blame(const ReplayOfRun& replayed, const std::vector<Blamed
   ordered_json json = json_of_check(replayed);
   json["step"] = json_of_step(replayed.result.steps.front(), replayed.ids);
   json["samples"] = ordered_json::array();
-  for (const BlamedSample& sample : samples)
-    json["samples"].push_back(
-        {{id_title(replayed.ids), id_of(sample.index, replayed.ids)}, {"loss", sample.loss}});
+  const double sum = sum_of(samples);
+  for (const BlamedSample& sample : samples) {
+    ordered_json one{{id_title(replayed.ids), id_of(sample.index, replayed.ids)}};
+    if (sample.counts()) {
+      one["loss"] = number_json(sample.loss);
+      one["part"] = number_json(sample.part / sum);
+    } else {
+      one["ignored"] = true;
+    }
+    json["samples"].push_back(std::move(one));
+  }
   return json;
 }
 

@@ -80,6 +80,14 @@ void require_one_process(const std::filesystem::path& checkpoint, const std::fil
                      .wanted = "a run of a single process"});
 }
 
+void require_known_batches(const std::filesystem::path& checkpoint, const std::filesystem::path& run) {
+  if (!SafetensorsFile(checkpoint).index().metadata.contains(saved_keys::kCustomBatches)) return;
+  throw ConfigError({.place = run.string(),
+                     .found = "its batches came from a custom training loop, through prepare_batch()",
+                     .wanted = "a run of Trainer::fit(), whose data return every batch again",
+                     .remedy = "bring the batches as a DataModule, and train with fit()"});
+}
+
 std::string text_in(const StateDict& state, const char* key) {
   const auto found = state.metadata.find(key);
   return found == state.metadata.end() ? std::string() : found->second;
@@ -99,7 +107,10 @@ RecordedRun::RecordedRun(const std::filesystem::path& run) : run_(run) {
     std::erase_if(checkpoints_, [id = checkpoints_.front().run_id](const CheckpointInfo& info) {
       return info.run_id != id;
     });
-  if (!checkpoints_.empty()) require_one_process(checkpoints_.front().path, run);
+  if (!checkpoints_.empty()) {
+    require_one_process(checkpoints_.front().path, run);
+    require_known_batches(checkpoints_.front().path, run);
+  }
   read_records(run / "metrics.jsonl");
 }
 
@@ -154,8 +165,9 @@ void RecordedRun::check(const Record& record) {
   confirm(record.global_step);
 }
 
-// A run may have begun to log steps later, or have stopped.
+// A run may have begun to log later, or have stopped; the interval of step records may have changed.
 void RecordedRun::require_no_gap(const Record& record) const {
+  if (record.kind != Record::Kind::epoch) return;
   const auto has_one = [&](const auto& is_there) {
     return std::ranges::any_of(records_, [&](const auto& one) {
       return one.first.second == record.kind && is_there(one.first.first);

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "checkpoint/saved_keys.h"
 #include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
@@ -36,14 +35,6 @@ void require_replayable(const TrainerOptions& trainer, const ReplayOptions& opti
                        .wanted = "a step, at least 1, and a last one that is not before it"});
   if (trainer.process_group)
     throw ConfigError({.place = kReplay, .found = "a process group", .wanted = "a single process"});
-}
-
-void require_known_batches(const StateDict& saved, const std::filesystem::path& run) {
-  if (!saved.metadata.contains(saved_keys::kCustomBatches)) return;
-  throw ConfigError({.place = run.string(),
-                     .found = "its batches came from a custom training loop, through prepare_batch()",
-                     .wanted = "a run of Trainer::fit(), whose data return every batch again",
-                     .remedy = "bring the batches as a DataModule, and train with fit()"});
 }
 
 // Those of the run, without what writes and what ends it by the clock.
@@ -110,7 +101,7 @@ ReplayResult replay(const TrainerOptions& trainer, const std::shared_ptr<Module>
   return with_libtorch_errors(kReplay, [&] {
     require_replayable(trainer, options);
     RecordedRun run(options.run);
-    if (const auto& start = run.start_before(options.step - 1)) require_known_batches(*start, options.run);
+    run.start_before(options.step - 1);
     if (options.on_start) options.on_start(run.checkpoint(), run.start_step());
     const auto follower = std::make_shared<StepReplay>(run, options);
     TrainerOptions of_replay = options_of_replay(trainer);

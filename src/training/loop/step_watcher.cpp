@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -51,13 +52,14 @@ double number_of(const at::Tensor& tensor) { return tensor.item().toDouble(); }
 // The loss of each sample alone, as a batch of one: a mean over it. Its weight in the batch's mean is that of
 // loss(), else 1.
 struct SampleLosses {
-  at::Tensor values{};
+  at::Tensor values{}, weights{};
   double mean = kNaN;
 };
 
 SampleLosses sample_losses(Module& model, const at::Tensor& outputs, const at::Tensor& labels) {
   const std::int64_t count = outputs.size(0);
-  SampleLosses losses{.values = at::full({count}, kIgnoredLoss, at::kDouble)};
+  SampleLosses losses{.values = at::full({count}, kIgnoredLoss, at::kDouble),
+                      .weights = at::zeros({count}, at::kDouble)};
   double sum = 0, weights = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [loss, weight] = model.weighted_loss(outputs.narrow(0, i, 1), labels.narrow(0, i, 1));
@@ -65,10 +67,12 @@ SampleLosses sample_losses(Module& model, const at::Tensor& outputs, const at::T
     if (share == 0) continue;
     const double value = number_of(loss);
     losses.values.mutable_data_ptr<double>()[i] = value;
+    losses.weights.mutable_data_ptr<double>()[i] = share;
     sum += share * value;
     weights += share;
   }
   losses.mean = sum / weights;
+  if (weights > 0) losses.weights.div_(weights);
   return losses;
 }
 
@@ -80,6 +84,8 @@ void set_losses(ReplayedBatch& result, Module& model, const Batch& batch, const 
   };
   if (batch.tensors().size() < 2) {
     result.no_losses = "the batch has no labels";
+  } else if (result.indices.defined() && result.indices.numel() != batch.num_samples()) {
+    result.no_losses = "the data change the number of samples of a batch";
   } else if (!has_rows(outputs) || !has_rows(batch.labels())) {
     result.no_losses = "the outputs or the labels have no row per sample";
   } else {
@@ -87,7 +93,7 @@ void set_losses(ReplayedBatch& result, Module& model, const Batch& batch, const 
     SampleLosses losses = sample_losses(model, outputs, batch.labels());
     result.mean_loss = losses.mean;
     if (are_close(losses.mean, of_batch, has_16_bits))
-      result.losses = std::move(losses.values);
+      result.losses = std::move(losses.values), result.weights = std::move(losses.weights);
     else
       result.no_losses = model.name() + "::loss() of the batch is " + short_text(of_batch, 4) +
                          ", which is not the mean over its samples, " + short_text(losses.mean, 4);
@@ -152,10 +158,22 @@ void StepWatcher::on_gradients(const Optimizer& optimizer) {
     const double norm = number_of(numbers_in_memory(gradient).to(at::kDouble).norm());
     squared_norm_ += norm * norm;
     if (current_.global_step != step_) continue;
-    const std::string& name = names[parameter.unsafeGetTensorImpl()];
-    current_.gradient_norms.emplace_back(name, norm);
-    current_.gradients.tensors.emplace_back(name, copy_of(gradient));
+    set_gradient(names[parameter.unsafeGetTensorImpl()], norm, gradient);
   }
+}
+
+// A ManualModule may update a parameter several times in a step: the last one counts.
+void StepWatcher::set_gradient(const std::string& name, double norm, const at::Tensor& gradient) {
+  auto& norms = current_.gradient_norms;
+  auto& gradients = current_.gradients.tensors;
+  const auto former = std::ranges::find(norms, name, &std::pair<std::string, double>::first);
+  if (former == norms.end()) {
+    norms.emplace_back(name, norm);
+    gradients.emplace_back(name, copy_of(gradient));
+    return;
+  }
+  former->second = norm;
+  gradients[static_cast<std::size_t>(former - norms.begin())].second = copy_of(gradient);
 }
 
 void StepWatcher::after_batch(bool updated) {
@@ -189,7 +207,7 @@ void StepWatcher::compare_losses(std::int64_t first_row) {
     if (!batch.losses.defined() || !loss) continue;
     Module& model = *context_.state.model;
     if (are_close(batch.mean_loss, *loss, context_.placement.precision.has_16_bits())) continue;
-    batch.losses = at::Tensor();
+    batch.losses = batch.weights = at::Tensor();
     batch.no_losses = model.name() + "::training_step() returns " + short_text(*loss, 4) +
                       ", the mean of loss() over the samples is " + short_text(batch.mean_loss, 4);
   }

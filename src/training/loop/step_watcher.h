@@ -27,6 +27,7 @@ class StepWatcher : public StepObserver {
  private:
   std::int64_t running_step() const { return context_.state.progress.global_step + 1; }
   ReplayedBatch watched(const Batch& batch, const at::Tensor& indices);
+  void set_gradient(const std::string& name, double norm, const at::Tensor& gradient);
   void add_log_values();
   void compare_losses(std::int64_t first_row);
 

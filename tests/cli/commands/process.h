@@ -27,14 +27,14 @@ inline const bool kHasDefaultSignals = [] {
 // Processes of a CUDA build of LibTorch take gigabytes of address space, with or without a GPU.
 inline bool has_cuda_libraries() { return ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
 
-// True once the program ignores or handles signals that would end it. The loader sees to that before it runs
-// any other code of the program.
+// True once the program ignores or handles signals that would end it: the last of them is SIGXFSZ. The loader
+// sees to that before it runs any other code of the program.
 inline bool survives_early_signals(pid_t process) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
   if (!status) return true;
   for (std::string name, value; status >> name && std::getline(status, value);)
     if ((name == "SigIgn:" || name == "SigCgt:") &&
-        (std::stoull(value, nullptr, 16) >> (SIGUSR1 - 1) & 1) != 0)
+        (std::stoull(value, nullptr, 16) >> (SIGXFSZ - 1) & 1) != 0)
       return true;
   return false;
 }

@@ -257,7 +257,7 @@ TEST_F(Finders, TrainWithTheFoundBatchUnderAMemoryLimit) {
       kAdam + "[batch_finder]\nmode = \"binsearch\"\nsteps_per_trial = 1\ninit_val = 512\nmax_trials = 6\n");
   const auto output = scratch_ / "output.txt";
   const auto run_limited = [&](std::vector<std::string> words) {
-    return Process(std::move(words), output, ".", rlim_t{570} << 20U).wait();
+    return Process(std::move(words), output, ".", rlim_t{640} << 20U).wait();
   };
   EXPECT_EQ(run_limited({"fit", "-c", (scratch_ / "limited.toml").string(),
                          "run.dir=" + (scratch_ / "runs").string(), "model.channels=[256]",

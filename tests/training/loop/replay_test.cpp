@@ -146,6 +146,7 @@ TEST_P(Replays, HaveTheSamplesGradientsAndWeightsOfTheStep) {
   EXPECT_TRUE(same(batch.indices, at::tensor(std::vector<std::int64_t>{2, 3})));
   EXPECT_TRUE(same(batch.outputs, at::tensor({0.125F, 0.1875F}).unsqueeze(1)));
   EXPECT_TRUE(same(batch.losses, at::tensor({3.875, 5.8125}, at::kDouble)));
+  EXPECT_TRUE(same(batch.weights, at::tensor({0.5, 0.5}, at::kDouble)));
   EXPECT_EQ(batch.no_losses, "");
   ASSERT_EQ(step.gradient_norms.size(), 1);
   EXPECT_EQ(step.gradient_norms[0], std::pair(std::string("weight"), 2.5));
@@ -323,6 +324,24 @@ struct Penalized : Slope {
   }
 };
 
+struct WeightedByLabel : Slope {
+  at::Tensor loss(const at::Tensor& y, const at::Tensor& labels) override {
+    return weighted({.loss = ((y - labels).abs() * labels).sum() / labels.sum(), .weight = labels.sum()});
+  }
+};
+
+// The labels of step 2 are 4 and 6.
+TEST_P(Replays, HaveTheWeightsOfSampleLosses) {
+  const Scratch run;
+  TensorData data = ramp(5, 2, 2);
+  const ReplayResult result =
+      replay(of_slope(), std::make_shared<WeightedByLabel>(), data, {.run = run.folder(), .step = 2});
+  const ReplayedBatch& batch = result.steps[0].batches[0];
+  ASSERT_TRUE(batch.weights.defined()) << batch.no_losses;
+  EXPECT_TRUE(same(batch.weights, at::tensor({0.4, 0.6}, at::kDouble)));
+  EXPECT_NEAR((batch.weights * batch.losses).sum().item<double>(), result.steps[0].loss, 1e-5);
+}
+
 TEST_P(Replays, ExplainMissingSampleLosses) {
   const auto reason_of = [&](const auto& make) {
     const Scratch run;
@@ -384,9 +403,11 @@ TEST(ReplayRefusals, OfBatchesFromACustomLoop) {
   for (int i = 0; i < 3; ++i) trainer.train_step(trainer.prepare_batch({at::ones({2, 1}), at::ones({2, 1})}));
   checkpoint->finish();
   TensorData data = ramp(5, 2, 2);
-  const std::string error = error_of_replay(
-      [&] { replay(options, std::make_shared<Slope>(), data, {.run = run.folder(), .step = 3}); });
-  EXPECT_NE(error.find("its batches came from a custom training loop"), std::string::npos) << error;
+  for (const std::int64_t step : {3, 1}) {  // also before the first checkpoint
+    const std::string error = error_of_replay(
+        [&] { replay(options, std::make_shared<Slope>(), data, {.run = run.folder(), .step = step}); });
+    EXPECT_NE(error.find("its batches came from a custom training loop"), std::string::npos) << error;
+  }
 }
 
 }  // namespace
