@@ -14,6 +14,7 @@
 #define ARROW_FLAG_NULLABLE 2
 #define ARROW_FLAG_MAP_KEYS_SORTED 4
 extern "C" {
+// Describes a column, or a table with its columns as children.
 struct ArrowSchema {
   const char* format;
   const char* name;
@@ -25,6 +26,7 @@ struct ArrowSchema {
   void (*release)(struct ArrowSchema*);
   void* private_data;
 };
+// The values of a column, or of the columns of a batch of rows.
 struct ArrowArray {
   std::int64_t length;
   std::int64_t null_count;
@@ -43,6 +45,7 @@ struct ArrowArray {
 #ifndef ARROW_C_STREAM_INTERFACE
 #define ARROW_C_STREAM_INTERFACE
 extern "C" {
+// Gives the batches of a table, one after another.
 struct ArrowArrayStream {
   int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
   int (*get_next)(struct ArrowArrayStream*, struct ArrowArray* out);
