@@ -158,7 +158,7 @@ class KINDLING_API Trainer {
 
  private:
   friend class TrainBatches;
-  friend class StepReplay;
+  friend class RunFollower;
   friend class StepWatch;
   class Impl;
   std::unique_ptr<Impl> impl_;

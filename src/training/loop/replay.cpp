@@ -52,9 +52,9 @@ TrainerOptions options_of_replay(TrainerOptions options) {
 
 // Follows a fit up to the last step. As a saver it is called after all other callbacks, as a checkpoint of
 // the run was made, and has no place among their states.
-class StepReplay : public Callback, private TrainingSaver {
+class RunFollower : public Callback, private TrainingSaver {
  public:
-  StepReplay(RecordedRun& run, const ReplayOptions& options) : run_(run), options_(options) {}
+  RunFollower(RecordedRun& run, const ReplayOptions& options) : run_(run), options_(options) {}
 
   TrainingSaver* saver() noexcept override { return this; }
   void on_fit_start(Trainer& trainer, Module&) override {
@@ -103,7 +103,7 @@ ReplayResult replay(const TrainerOptions& trainer, const std::shared_ptr<Module>
     RecordedRun run(options.run);
     run.start_before(options.step - 1);
     if (options.on_start) options.on_start(run.checkpoint(), run.start_step());
-    const auto follower = std::make_shared<StepReplay>(run, options);
+    const auto follower = std::make_shared<RunFollower>(run, options);
     TrainerOptions of_replay = options_of_replay(trainer);
     of_replay.callbacks.push_back(follower);
     of_replay.loggers = {std::make_shared<CheckingLogger>(run)};
