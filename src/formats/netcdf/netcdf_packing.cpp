@@ -54,7 +54,7 @@ TensorType with_sign(TensorType type, bool is_signed) {
   return type;
 }
 
-// What the library writes where nothing has been written (NC_FILL_BYTE and so on).
+// The library fills unwritten parts with it (NC_FILL_BYTE and so on).
 long double default_fill(TensorType type) {
   constexpr float kFloat = 9.9692099683868690e+36F;
   switch (type) {

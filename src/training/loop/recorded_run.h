@@ -16,8 +16,8 @@
 
 namespace kindling {
 
-// What a run has left in its directory, to compare a replay with. Throws Error that names the first place
-// where they differ.
+// The records and checkpoints of a run, with which a replay is compared. Throws Error that names the first
+// place where they differ.
 class RecordedRun {
  public:
   explicit RecordedRun(const std::filesystem::path& run);
