@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kindling/base/export.h"
+
 namespace kindling {
 
 // How much two runs of the same step may differ if kernels sum in a varying order.
@@ -26,6 +28,6 @@ at::Tensor differ(const std::vector<at::Tensor>& ones, const std::vector<at::Ten
                   const std::vector<bool>& are_gradients, RunTolerance tolerance);
 
 // Returns the elements as integers, which are equal if the bits are.
-at::Tensor bits_of(const at::Tensor& tensor);
+KINDLING_API at::Tensor bits_of(const at::Tensor& tensor);
 
 }  // namespace kindling

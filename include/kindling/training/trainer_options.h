@@ -92,6 +92,10 @@ struct TrainerOptions {
   // Logs the p-norm of every parameter's gradient, before clipping, as grad_norm/NAME; 0: none.
   double track_grad_norm = 0;
   bool detect_anomaly = false;  // throws an Error that names the operator whose gradient is NaN; slow
+  // Computes the loss and the gradients of every n-th step twice, and compares the bits; a difference, such
+  // as of a faulty machine, is an Error. Of a step with several batches, the first one is checked; the host
+  // waits for it. 0: never.
+  std::int64_t recheck_every_n_steps = 0;
   // "true": an operator of LibTorch without a deterministic implementation is an Error; "warn": it is logged
   // once. Affects the whole process while the trainer runs.
   std::string deterministic = "false";

@@ -14,9 +14,13 @@
 #include "cli/commands/commands.h"
 #include "cli/help/help.h"
 #include "cli/run/process_settings.h"
+#include "device/deterministic_operators.h"
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
+#include "kindling/device/device_memory.h"
+#include "measurements/stress.h"
 
 namespace kindling {
 namespace {
@@ -27,6 +31,9 @@ struct Kind {
   const char* other_names;      // "model"
   const char* how_to_register;  // a call of a Registry
 };
+
+// The stress test writes a quarter of the free memory of a device, and at most this: others use it, too.
+constexpr std::int64_t kMostBytes = std::int64_t{2} << 30;
 
 constexpr std::array<Kind, 8> kKinds{
     {{"models", "model", "registry.model<MyModel, MyOptions>(\"my_model\")"},
@@ -81,9 +88,44 @@ void print_names(const std::string& listed, const char* kind, const Catalog<Prod
   if (listed.empty()) std::cout << "\n";
 }
 
+// Prints the result of the work as "cpu     training steps   1203 rounds in 60.0 s, all bit-identical",
+// and returns whether they had.
+bool print_stress(Device device, const std::string& name, const StressResult& result) {
+  std::cout << padded(device.str(), 8) << padded(name, 18) << result.num_rounds << " rounds in "
+            << fixed_text(result.seconds, 1) << " s, ";
+  if (result.num_wrong == 0)
+    std::cout << "all bit-identical" << std::endl;
+  else
+    std::cout << result.num_wrong << " of them not bit-identical to the first one (first: round "
+              << result.first_wrong << ")" << std::endl;
+  return result.num_wrong == 0;
+}
+
+// Tests the CPU and each GPU in turn, for equal times.
+int stress_devices(double seconds) {
+  std::vector<Device> devices{cpu()};
+  for (const Device device : first_gpus(-1)) devices.push_back(device);
+  const double seconds_of_work = seconds / static_cast<double>(2 * devices.size());
+  DeterministicOperators operators("true");
+  const DeterministicOperators::Scope deterministic(operators);
+  bool is_sound = true;
+  for (const Device device : devices) {
+    is_sound &= print_stress(device, "training steps", stress(stress_steps(device), seconds_of_work));
+    const std::int64_t bytes = std::min(device_memory(device).free_bytes / 4, kMostBytes);
+    is_sound &= print_stress(device, "memory, " + bytes_text(static_cast<double>(bytes), 2),
+                             stress(stress_memory(device, bytes), seconds_of_work));
+  }
+  if (is_sound) return 0;
+  throw Error({.place = "kindling doctor --stress",
+               .found = "this machine has computed the same work with different results",
+               .wanted = "bit-identical rounds",
+               .remedy = "test its memory, and run the same command on another machine"});
+}
+
 }  // namespace
 
-int doctor_command(const CommandContext&) {
+int doctor_command(const CommandContext& context) {
+  if (context.request.stress_s > 0) return stress_devices(context.request.stress_s);
   for (const auto& [name, value] : environment_facts()) std::cout << padded(name, 12) << value << "\n";
   std::cout << at::show_config() << at::get_parallel_info();
   return 0;

@@ -117,6 +117,7 @@ struct Request {
   std::string print_config{};  // "true", or "all" with the optional tables; empty: not requested
   bool check = false;
   bool json = false;
+  double stress_s = 0;  // of doctor; 0: no test
   BenchRequest bench{};
   DataRequest data{};
   EvaluationRequest evaluation{};

@@ -479,7 +479,11 @@ void add_commands(CLI::App& app, Request& request) {
   set_group(app, first, "Examine a run");
   app.add_subcommand("devices", "show GPUs and CPU")->add_flag("--json", request.json, "print JSON");
   add_bench(app, request);
-  app.add_subcommand("doctor", "print versions, build, devices, threads, and paths for a bug report");
+  CLI::App& doctor = *app.add_subcommand(
+      "doctor", "print versions, build, devices, threads, and paths for a bug report, or test the machine");
+  add_number(doctor, "--stress", request.stress_s,
+             "repeat training steps on each device for this time, and compare their bits", 0.1, 86400,
+             "SECONDS");
   set_group(app, first, "Examine the machine");
   add_help(app, request);
   set_group(app, first, "Get help");

@@ -86,6 +86,7 @@ AutomaticStep::AutomaticStep(const StepContext& context, std::unique_ptr<BatchGr
   state_.log.column("train_loss");  // comes first in records
   if (state_.streams.are_used())
     shards_.emplace(state_, context.options.accumulate_grad_batches, context.group());
+  if (context.options.recheck_every_n_steps > 0) recheck_.emplace(context);
 }
 
 StepOutcome AutomaticStep::run(const Batch& batch, WindowPosition at) {
@@ -163,7 +164,7 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
   };
   if (shards_) {
     const GradientShards::Scope shard(*shards_, at.index);
-    const at::Tensor loss = gradients_->compute(batch, /*begins_window=*/true, seed_of);
+    const at::Tensor loss = compute(batch, /*begins_window=*/true, seed_of);
     shards_->take(*state_.optimizer, batch.is_valid() ? weight_of_shard(batch) : at::zeros({}));
     return loss;
   }
@@ -171,14 +172,22 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
   // step: later ones may use the parameters in another way.
   const bool is_first = !std::exchange(has_run_, true);
   const bool is_padding = !batch.is_valid() && window_.total().is_known_zero();
-  if (at.is_last && !is_first && update_->reduces() && !context_.capture.is_captured())
+  const bool is_checked = at.index == 0 && recheck_ && recheck_->is_due();
+  if (at.is_last && !is_first && !is_checked && update_->reduces() && !context_.capture.is_captured())
     update_->send_while_ready(*state_.optimizer,
                               {.scale = is_padding ? 0 : window_.expected(), .weight = {}});
   std::optional<SyncBatchNorm::Scope> norms;
   if (group_of_norms_ != nullptr)
     norms.emplace(SyncBatchNorm::Part{
         .group = group_of_norms_, .counts = batch.is_valid(), .scale = window_.expected()});
-  return gradients_->compute(batch, /*begins_window=*/at.index == 0, seed_of);
+  return compute(batch, /*begins_window=*/at.index == 0, seed_of);
+}
+
+at::Tensor AutomaticStep::compute(const Batch& batch, bool begins_window, const SeedOf& seed_of) {
+  if (!begins_window || !recheck_ || !recheck_->is_due())
+    return gradients_->compute(batch, begins_window, seed_of);
+  return recheck_->run([&] { return gradients_->compute(batch, /*begins_window=*/true, seed_of); },
+                       [&] { return gradients_->BatchGradients::compute(batch, false, seed_of); });
 }
 
 void AutomaticStep::update() {

@@ -10,6 +10,7 @@
 #include "training/parallel/gradient_shards.h"
 #include "training/parallel/sync_batch_norm.h"
 #include "training/step/batch_gradients.h"
+#include "training/step/gradient_recheck.h"
 #include "training/step/optimizer_update.h"
 #include "training/step/step.h"
 
@@ -66,6 +67,8 @@ class AutomaticStep : public Step {
 
  private:
   at::Tensor gradients_of(const Batch& batch, WindowPosition at);
+  // Computes the gradients of the batch, twice if the step is to be checked.
+  at::Tensor compute(const Batch& batch, bool begins_window, const SeedOf& seed_of);
   void update();
   void note_loss(const at::Tensor& loss, const at::Tensor& weight);
   at::Tensor counted_loss();
@@ -81,6 +84,7 @@ class AutomaticStep : public Step {
   AccumulationWindow window_;
   TotalWeight total_;  // of the window, when it is complete
   std::optional<GradientShards> shards_;
+  std::optional<GradientRecheck> recheck_;
   const std::shared_ptr<ProcessGroup>
       group_of_norms_;                    // nullptr: each rank has its own batch norm statistics
   bool has_run_ = false;                  // at least once

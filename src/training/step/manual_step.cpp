@@ -93,6 +93,11 @@ ManualStep::ManualStep(const StepContext& context, std::unique_ptr<OptimizerUpda
                                 state_.model->name() + " runs its updates itself",
                        .wanted = "1",
                        .remedy = "call update() only for every n-th batch"});
+  if (options.recheck_every_n_steps > 0)
+    throw ConfigError({.place = "recheck_every_n_steps",
+                       .found = std::to_string(options.recheck_every_n_steps) + ", but " +
+                                state_.model->name() + " runs its updates itself",
+                       .wanted = "0"});
   state_.log.column("train_loss");  // comes first in records
 }
 

@@ -50,11 +50,12 @@ TEST(TrainerFields, ListEveryMemberThatAConfigCanSet) {
                                             // process_group, nonfinite_dir, profile_dir
   TrainerOptions options;
   auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4,
-         c5, c6, c7, c8, c9, d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, e0, e1, e2, e3, e4, e5, e6] = options;
-  EXPECT_EQ(options_by_name(options).size() + kNotInConfigs, 47U);
+         c5, c6, c7, c8, c9, d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, e0, e1, e2, e3, e4, e5, e6, e7] =
+      options;
+  EXPECT_EQ(options_by_name(options).size() + kNotInConfigs, 48U);
   EXPECT_EQ(&a0, &options.max_epochs);
-  EXPECT_EQ(&d9, &options.optimizer);
-  EXPECT_EQ(&e6, &options.profile_dir);
+  EXPECT_EQ(&e0, &options.optimizer);
+  EXPECT_EQ(&e7, &options.profile_dir);
 }
 
 TEST(TrainerFields, KeepTheseDecisions) {
@@ -90,6 +91,7 @@ TEST(TrainerFields, KeepTheseDecisions) {
                                                     {"profile_active", ""},
                                                     {"profile_wait", ""},
                                                     {"profile_warmup", ""},
+                                                    {"recheck_every_n_steps", "CAR"},
                                                     {"require_gpus", "C"},
                                                     {"shard_optimizer_state", "CA"},
                                                     {"step_graph", "C"},

@@ -421,6 +421,12 @@ TEST_P(ManualSteps, RefuseOptionsThatTheModelCannotHave) {
             }).find("creates its optimizers itself"),
             std::string::npos);
   with = options(1);
+  with.recheck_every_n_steps = 5;
+  EXPECT_NE(error_of([&] {
+              Trainer(with).fit(std::make_shared<PointGan>(), data);
+            }).find("recheck_every_n_steps: 5, but"),
+            std::string::npos);
+  with = options(1);
   with.accumulate_grad_batches = 2;
   EXPECT_NE(error_of([&] {
               Trainer(with).fit(std::make_shared<PointGan>(), data);
