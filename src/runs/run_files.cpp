@@ -233,6 +233,7 @@ RunFiles read_run_files(const fs::path& folder, std::string_view summary) {
                          files.commands.end() - static_cast<std::ptrdiff_t>(kMostCommands));
   if (!files.value("validation_report.samples").empty()) {
     files.confusion = csv_rows(folder / "confusion_matrix.csv", kMostMatrixRows);
+    files.class_scores = csv_rows(folder / "class_scores.csv", kMostMatrixRows);
     files.calibration = csv_rows(folder / "calibration.csv", kMostBins);
     files.residuals = csv_rows(folder / "residuals.csv", kMostResiduals);
     files.worst = csv_rows(folder / "worst_predictions.csv", kMostWorst);

@@ -38,9 +38,9 @@ struct KINDLING_API RunFiles {
   std::vector<std::vector<std::string>> layers{};  // model.csv: name, type, input, output, parameters
   std::vector<RunEvent> events{};                  // warnings, errors, resumes and restarts, the latest ones
   std::size_t num_events = 0;                      // of them in the part of log.txt that was read
-  // confusion_matrix.csv, calibration.csv, residuals.csv, worst_predictions.csv and rollout.csv, if run.json
-  // says that the run has a validation report.
-  CsvRows confusion{}, calibration{}, residuals{}, worst{}, rollout{};
+  // confusion_matrix.csv, class_scores.csv, calibration.csv, residuals.csv, worst_predictions.csv and
+  // rollout.csv, if run.json says that the run has a validation report.
+  CsvRows confusion{}, class_scores{}, calibration{}, residuals{}, worst{}, rollout{};
 
   std::string value(std::string_view key) const;  // of the summary; empty: not found
   // "digits/0001"

@@ -70,6 +70,23 @@ PageSection confusion_section(const RunFiles& files) {
           .parts = {std::move(matrix), source_of(files)}};
 }
 
+bool has_scores(const RunFiles& files) {
+  return files.class_scores.size() > 1 && has_column(files.class_scores, "f1");
+}
+
+// Of several labels per sample.
+PageSection scores_section(const RunFiles& files) {
+  if (!has_scores(files)) return {};
+  PageTable table{.titles = files.class_scores[0]};
+  for (std::size_t row = 1; row < files.class_scores.size(); ++row)
+    table.rows.push_back(shortened_cells(files.class_scores[row], 1));
+  return {.title = "Classes of the validation samples",
+          .parts = {std::move(table),
+                    PageNote{"A class is predicted where its probability is above 0.5; both: it is predicted "
+                             "and a label."},
+                    source_of(files)}};
+}
+
 Chart reliability_diagram(const CsvRows& bins) {
   const std::size_t confidence = column_of(bins, "mean_confidence"), accuracy = column_of(bins, "accuracy");
   Curve measured{.label = "accuracy"};
@@ -227,8 +244,8 @@ std::string text_of_steps(const CsvRows& rows) {
 }  // namespace
 
 std::vector<PageSection> validation_sections(const RunFiles& files) {
-  return {confusion_section(files), calibration_section(files), residual_section(files),
-          rollout_section(files), worst_section(files)};
+  return {confusion_section(files), scores_section(files),  calibration_section(files),
+          residual_section(files),  rollout_section(files), worst_section(files)};
 }
 
 std::vector<Chart> validation_charts(const RunFiles& files) {
@@ -243,6 +260,9 @@ std::string validation_text(const RunFiles& files) {
   if (files.confusion.size() > 1 && files.confusion.size() <= kMostClassesInText + 1)
     text += "\nConfusion matrix of the validation samples (rows: label, columns: prediction), " + weights +
             "\n" + text_of_rows(files.confusion, files.confusion.size(), 1);
+  if (has_scores(files) && files.class_scores.size() <= kMostClassesInText + 1)
+    text += "\nClasses of the validation samples, " + weights + "\n" +
+            text_of_rows(files.class_scores, files.class_scores.size(), 1);
   if (const std::string ece = ece_text(files); !ece.empty()) text += "\n" + ece + "\n";
   if (has_rollout(files)) text += "\nErrors of rollouts, " + weights + "\n" + text_of_steps(files.rollout);
   if (files.worst.size() > 1)

@@ -11,7 +11,8 @@
 // The validation report of a run (validation_report.h), as far as its directory has it.
 namespace kindling {
 
-// Returns the confusion matrix, the calibration, the residuals and the worst predictions, a section each.
+// Returns the confusion matrix, the scores of classes, the calibration, the residuals and the worst
+// predictions, a section each.
 std::vector<PageSection> validation_sections(const RunFiles& files);
 
 // Returns the reliability diagram of a classifier, or the residuals of the first targets of a regression.

@@ -16,7 +16,11 @@ namespace kindling {
 
 struct ImageFolderOptions {
   std::optional<std::filesystem::path> root{};  // directory with a directory of images per class
-  std::optional<std::filesystem::path> list{};  // or table with the columns file and label
+  std::optional<std::filesystem::path> list{};  // or table with a row per image
+  // Columns of the list.
+  std::string image = "file", label = "label";
+  std::string label_separator{};      // of several classes in a cell of `label`; empty: one class
+  std::vector<std::string> target{};  // columns of numbers to predict, instead of `label`
   // Directory of the validation images, with class directories of the same names. Absent: a part of `root`.
   std::optional<std::filesystem::path> val_root{};
   std::string weights{};                              // column of the list by which files are drawn
@@ -35,9 +39,21 @@ struct ImageFolderOptions {
       kindling::field("root", &ImageFolderOptions::root,
                       {.doc = "directory with one directory of images per class", .example = "\"images\""}),
       kindling::field("list", &ImageFolderOptions::list,
-                      {.doc = "table with the columns file and label, instead of class directories; "
-                              "files are relative to root, or else to the list",
+                      {.doc = "table with a row per image and the columns file and label, instead of class "
+                              "directories; files are relative to root, or else to the list",
                        .example = "\"files.csv\""}),
+      kindling::field("image", &ImageFolderOptions::image,
+                      {.doc = "column of the list with the image files", .example = "\"path\""}),
+      kindling::field("label", &ImageFolderOptions::label,
+                      {.doc = "column of the list with the classes", .example = "\"species\""}),
+      kindling::field("label_separator", &ImageFolderOptions::label_separator,
+                      {.doc = "separates several labels in a cell of the list, such as cat|dog; needs "
+                              "model.multi_label; empty: a cell is one label",
+                       .example = "\"|\""}),
+      kindling::field("target", &ImageFolderOptions::target,
+                      {.doc = "column of the list with numbers to predict, or a list of them, instead of "
+                              "label",
+                       .example = "\"age\""}),
       kindling::field("val_root", &ImageFolderOptions::val_root,
                       {.doc = "directory of the images for validation, with class directories of the same "
                               "names; absent: a part of those in root",
@@ -78,14 +94,16 @@ struct ImageFolderOptions {
 
 // Labelled image files (image.h), decoded when a batch needs them, on the loader's workers if there are some.
 // A batch is {uint8 [batch, channels, height, width], int64 [batch]} and becomes float / 255 on the device.
+// With several labels per image (`label_separator`), labels are uint8 [batch, classes], 1 for each class of
+// the image; with `target`, float32 [batch, targets].
 //
 // The classes are the names of the directories in `root` (hidden ones are skipped), sorted bytewise, with
 // their files sorted bytewise, and then those of the directories in them; or the values of the column
-// `label`, numbers in ascending order. Images in `val_root` have the labels that their class has in `root`,
-// also if `val_root` lacks other classes. A file of another size is resized on the host, as by PIL's
-// resize(size, BILINEAR): first the rows, then the columns. PIL begins with the columns for some sizes, and
-// then has values that differ by 1. JPEG files at least four times as large in both directions are decoded at
-// a reduced size first.
+// `label` in the list, numbers in ascending order. Images in `val_root` have the labels that their class has
+// in `root`, also if `val_root` lacks other classes. A file of another size is resized on the host, as by
+// PIL's resize(size, BILINEAR): first the rows, then the columns. PIL begins with the columns for some sizes,
+// and then has values that differ by 1. JPEG files at least four times as large in both directions are
+// decoded at a reduced size first.
 //
 //   ImageFolder data({.root = "images", .size = {{32, 32}}, .val_fraction = 0.2, .stratify = true});
 //

@@ -42,10 +42,11 @@ struct MixOptions {
 
 // Both mix each sample with another one of the batch. The samples are ordered by a random number, and each is
 // mixed with the next in this cycle, so the result depends on which samples are in the batch, but not on
-// their order. Class labels [batch] become probabilities float32 [batch, num_classes]; floating-point
-// labels [batch, classes] are mixed as they are. Masks are mixed like their images, in place of labels or
-// next to them; mix_up refuses masks of integers. Alpha other than 1 uses the quantiles of the Beta
-// distribution at 4,097 points, linear in between; the first use on a device copies them there.
+// their order. Class labels [batch] become probabilities float32 [batch, num_classes]; labels
+// [batch, num_classes], of one or several classes per sample, are mixed as numbers. Masks are mixed like
+// their images, in place of labels or next to them; mix_up refuses masks of integers. Alpha other than 1 uses
+// the quantiles of the Beta distribution at 4,097 points, linear in between; the first use on a device copies
+// them there.
 
 // Returns weight · sample + (1 - weight) · partner, of images and labels (Zhang et al., "mixup: Beyond
 // Empirical Risk Minimization", 2018). Random numbers: order, weight.

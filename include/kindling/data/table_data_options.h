@@ -19,6 +19,7 @@ struct TableDataOptions {
   std::vector<std::filesystem::path> val_files{};
   std::vector<std::string> target{};                 // columns of numbers to predict
   std::string label{};                               // or the column of classes
+  std::string label_separator{};                     // of several classes in one cell; empty: one class
   std::vector<std::string> features{};               // empty: all others but id, group, series, time, weights
   std::vector<std::string> exclude{};                // columns that the model does not read
   std::vector<std::string> numbers{}, categories{};  // columns whose kind is declared
@@ -69,6 +70,10 @@ struct TableDataOptions {
                       {.doc = "column of numbers to predict, or a list of them", .example = "\"price\""}),
       kindling::field("label", &TableDataOptions::label,
                       {.doc = "column of classes, instead of target", .example = "\"species\""}),
+      kindling::field("label_separator", &TableDataOptions::label_separator,
+                      {.doc = "separates several labels in a cell, such as cat|dog; needs "
+                              "model.multi_label; empty: a cell is one label",
+                       .example = "\"|\""}),
       kindling::field(
           "features", &TableDataOptions::features,
           {.doc = "columns that the model reads; empty: all but target, label, id, group, series, time, and "

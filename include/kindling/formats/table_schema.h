@@ -40,6 +40,7 @@ struct KINDLING_API TableSchema {
   std::vector<std::string> targets{};         // columns of numbers to predict
   std::string label{};                        // the column of classes; empty: none
   std::vector<std::string> classes{};         // class i is classes[i]
+  std::string label_separator{};              // of several labels in one cell; empty: a cell is a label
   std::string id{};                           // the column that identifies rows; empty: none
   std::vector<std::string> dates{};           // columns that features are computed from, see kDateParts
   std::map<std::string, NumberUnit> units{};  // of columns of numbers, by name

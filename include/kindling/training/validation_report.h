@@ -46,6 +46,16 @@ struct CalibrationBin {
   double mean_confidence = 0, accuracy = 0;  // NaN without labels
 };
 
+// How often the samples have a class, of several per sample, and are predicted to have it (probability >
+// 0.5).
+struct ClassCounts {
+  std::int64_t num_labels = 0, num_predicted = 0, num_both = 0;
+
+  double precision() const;  // of the predicted ones, the fraction with the label; NaN without any
+  double recall() const;     // of the labels, the fraction that is predicted; NaN without any
+  double f1() const;         // 2·both / (labels + predicted); NaN without any
+};
+
 // What a regressor predicts, in the order of the data.
 struct Residuals {
   at::Tensor samples{};                 // int64 [n], indices in the data set; undefined: there are none
@@ -66,12 +76,15 @@ struct ValidationReport {
   // Networks", 2017). Outputs with NaN do not count.
   std::vector<CalibrationBin> calibration{};
   double ece = 0;
+  std::vector<ClassCounts> class_counts{};  // of a classifier with several labels per sample (multi_label)
   Residuals residuals{};
   // The largest loss first; of equal ones the first in the data.
   std::vector<WorstPrediction> worst{};
   RolloutErrors rollout{};  // of any model, if the data has rollouts
 
-  bool is_empty() const noexcept { return calibration.empty() && worst.empty() && rollout.rmse.empty(); }
+  bool is_empty() const noexcept {
+    return calibration.empty() && class_counts.empty() && worst.empty() && rollout.rmse.empty();
+  }
 };
 
 // Makes one pass over the validation samples of `data` and returns how `model` predicts them. Counts on the
@@ -87,7 +100,9 @@ struct ValidationReport {
 //
 // Targets and predictions of a regressor are in the unit of the data (DataModule::unscale_targets()).
 //
-// The report of other models has only the errors of rollouts, as it is for multi_label. Throws DataError
+// - A classifier with several labels per sample (ClassLossOptions::multi_label): the counts of each class.
+//
+// The report of other models has only the errors of rollouts. Throws DataError
 // without validation samples, and what the model throws. Each rank that calls it evaluates all samples.
 KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Module>& model,
                                                 DataModule& data,
@@ -95,6 +110,7 @@ KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::sha
 
 // Writes what the report has into a directory, and removes the files of an earlier report:
 //   confusion_matrix.csv    label, then a column for each class
+//   class_scores.csv        class, labels, predicted, both, precision, recall, f1
 //   calibration.csv         bin, from, to, samples, mean_confidence, accuracy
 //   residuals.csv           sample, its name, target, predicted, and residual = target - predicted
 //   worst_predictions.csv   sample, its name, what was expected and predicted, and the loss

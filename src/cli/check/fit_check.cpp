@@ -29,6 +29,7 @@
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/trainer.h"
+#include "nn/class_values.h"
 #include "runs/run_folder.h"
 #include "training/state/batch_source.h"
 #include "training/state/train_state.h"
@@ -212,6 +213,7 @@ class FitCheck {
       const auto error = std::current_exception();
       if (!findings_.collect("model", [&] { refuse_metric(refused); })) return;
       findings_.collect("data", [&] {
+        refuse_several_labels();
         refuse_large_label(*fit_.train, Stage::train, "training");
         if (fit_.validation) refuse_large_label(*fit_.validation, Stage::val, "validation");
         std::rethrow_exception(error);
@@ -259,6 +261,29 @@ class FitCheck {
                                 "), but num_classes = " + std::to_string(num_classes),
                        .wanted = "at least " + std::to_string(count),
                        .remedy = "set num_classes to " + std::to_string(count)});
+  }
+
+  // Throws ConfigError if samples have several labels, and the model does not, or not as many classes.
+  void refuse_several_labels() {
+    const std::vector<std::string> names = fit_.data->class_names();
+    const auto count = static_cast<std::int64_t>(names.size());
+    if (count == 0 || fit_.train->is_endless() || fit_.train->dataset().size() == 0) return;
+    const Batch sample = fit_.train->dataset().slice(0, 1);
+    if (sample.tensors().size() < 2 || sample.labels().scalar_type() != at::kByte ||
+        sample.labels().sizes() != at::IntArrayRef({1, count}))
+      return;
+    if (dynamic_cast<const Classifier*>(fit_.model.get()) != nullptr && !has_several_labels(*fit_.model))
+      throw ConfigError({.place = "model.multi_label",
+                         .found = "it is false, and a sample has several labels (data.label_separator)",
+                         .wanted = "multi_label = true"});
+    const std::int64_t num_classes = fit_.count("model.num_classes");
+    if (num_classes == 0 || num_classes == count) return;
+    throw ConfigError({.place = "model.num_classes",
+                       .found = "the data has " + std::to_string(count) +
+                                (count == 1 ? " class" : " classes") + " (" +
+                                (count <= 20 ? list_names(names) : "the first is " + names.front()) +
+                                "), but num_classes = " + std::to_string(num_classes),
+                       .wanted = std::to_string(count) + ", a yes or no of each"});
   }
 
   // Throws ConfigError if a label is not below the num_classes of the model.

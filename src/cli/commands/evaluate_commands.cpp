@@ -159,6 +159,16 @@ Predictions predictions_of(const at::Tensor& outputs, const std::string& what, c
   return predictions;
 }
 
+// Adds the classes that each sample has, if they have names.
+void add_several(const at::Tensor& outputs, const std::vector<std::string>& class_names, const Module& model,
+                 Predictions& predictions) {
+  if (!outputs.defined() || outputs.dim() != 2 || !has_several_labels(model) ||
+      std::ssize(class_names) != outputs.size(1))
+    return;
+  predictions.several = labels_of(model, outputs).cpu();
+  predictions.class_names = class_names;
+}
+
 // Adds "hidden" or "output.1", "past.0.1" of nested outputs.
 void name_outputs(const BatchStructure& structure, const std::string& name, std::vector<std::string>& names) {
   if (structure.kind == BatchStructure::Kind::leaf) return names.push_back(name.empty() ? "output" : name);
@@ -254,9 +264,13 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
   const bool has_more =
       keeps_tensors(asked.out) && dynamic_cast<const ExportedModule*>(model.get()) != nullptr;
   Predictions predictions = has_more ? all_outputs(trainer, model, data) : Predictions{};
-  if (!predictions.values.defined())
-    predictions = predictions_of(trainer.predict(model, data), asked.values, *model);
+  at::Tensor outputs;
+  if (!predictions.values.defined()) {
+    outputs = trainer.predict(model, data);
+    predictions = predictions_of(outputs, asked.values, *model);
+  }
   if (predictions.classes.defined()) predictions.class_names = class_names;
+  if (is_classifier(*model)) add_several(outputs, class_names, *model, predictions);
   predictions.ids = data.predict_ids();
   if (asked.out.empty()) {
     std::cout << csv_of(predictions);

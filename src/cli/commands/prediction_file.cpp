@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/joined.h"
@@ -84,6 +85,24 @@ ClassText class_of(const Predictions& predictions, std::int64_t sample) {
   return {.name = index < predictions.class_names.size() ? &predictions.class_names[index] : nullptr};
 }
 
+// Returns the names of the classes that a sample has.
+std::vector<std::string> classes_of(const Predictions& predictions, std::int64_t sample) {
+  std::vector<std::string> names;
+  const at::Tensor row = predictions.several[sample].contiguous();
+  for (std::int64_t i = 0; i < row.size(0); ++i)
+    if (row.const_data_ptr<std::int64_t>()[i] == 1)
+      names.push_back(predictions.class_names.at(static_cast<std::size_t>(i)));
+  return names;
+}
+
+// Returns the first separator that no class name has.
+std::string separator_of(const std::vector<std::string>& names) {
+  for (const char* const separator : {"|", ";", ",", " "})
+    if (std::ranges::none_of(names, [&](const auto& name) { return name.find(separator) != name.npos; }))
+      return separator;
+  return "|";
+}
+
 std::string jsonl_of(const Predictions& predictions) {
   require_real(predictions.values);
   std::string text;
@@ -97,6 +116,8 @@ std::string jsonl_of(const Predictions& predictions) {
                                : name     ? json_string(*name)
                                           : json_values(predictions.classes[i]));
     }
+    if (predictions.several.defined())
+      text += ",\"classes\":[" + joined(classes_of(predictions, i), ",", json_string) + "]";
     if (predictions.values.defined())
       text += "," + json_string(predictions.name) + ":" + json_values(predictions.values[i]);
     text += "}\n";
@@ -123,6 +144,7 @@ StateDict tensors_of(const Predictions& predictions) {
   if (const at::Tensor ids = numbers_of(predictions.ids); ids.defined())
     state.tensors.emplace_back(predictions.ids.name, ids);
   if (predictions.classes.defined()) state.tensors.emplace_back("class", host_values(predictions.classes));
+  if (predictions.several.defined()) state.tensors.emplace_back("classes", predictions.several);
   if (predictions.values.defined())
     state.tensors.emplace_back(predictions.name, host_values(predictions.values));
   for (const auto& [name, values] : predictions.more)
@@ -236,13 +258,16 @@ std::string csv_of(const Predictions& predictions) {
   require_rows(predictions.values, predictions.name, 2);
   require_rows(predictions.classes, "labels", 1);
   const std::int64_t count = num_samples(predictions);
-  const bool has_values = predictions.values.defined(), has_classes = predictions.classes.defined();
+  const bool has_values = predictions.values.defined(), has_classes = predictions.classes.defined(),
+             has_several = predictions.several.defined();
+  const std::string separator = separator_of(predictions.class_names);
   const std::int64_t columns = !has_values                     ? 0
                                : predictions.values.dim() == 1 ? 1
                                                                : predictions.values.size(1);
   std::string text = "sample";
   if (has_ids(predictions)) text += "," + csv_field(predictions.ids.name);
   if (has_classes) text += ",class";
+  if (has_several) text += ",classes";
   for (std::int64_t j = 0; j < columns; ++j)
     text += "," + column_prefix(predictions.name) + std::to_string(j);
   text += "\n";
@@ -258,6 +283,7 @@ std::string csv_of(const Predictions& predictions) {
                      : name     ? csv_field(*name)
                                 : std::to_string(classes.const_data_ptr<std::int64_t>()[i]));
     }
+    if (has_several) text += "," + csv_field(joined(classes_of(predictions, i), separator));
     for (std::int64_t j = 0; j < columns; ++j) text += "," + number_text(*value++);
     text += "\n";
   }

@@ -16,6 +16,9 @@ struct Predictions {
   std::string name{};    // of the values: "outputs", "probabilities", "labels" of each class
   at::Tensor values{};   // [samples, …]; undefined: only labels are requested
   at::Tensor classes{};  // [samples, …], int64; -1: none; undefined: not a classifier
+  // A 0 or 1 of each class, int64 [samples, classes]; undefined: a sample has one class, or classes have no
+  // names.
+  at::Tensor several{};
   std::vector<std::string> class_names{};                  // for CSV and JSONL; empty: classes are numbers
   SampleIds ids{};                                         // a column after the number of the sample
   std::vector<std::pair<std::string, at::Tensor>> more{};  // further outputs, for .npz and .safetensors
@@ -37,7 +40,8 @@ void check_prediction_file(const std::filesystem::path& file);
 // True for .npz and .safetensors, which hold several tensors of any shape.
 bool keeps_tensors(const std::filesystem::path& file);
 
-// Returns a header and a line per sample: its number, its id, the class of a classifier, then the values.
+// Returns a header and a line per sample: its number, its id, the class of a classifier or its classes with |
+// between them (or ;, a comma or a blank, whichever no name has), then the values.
 // Throws ConfigError for values of several dimensions per sample and for complex ones.
 std::string csv_of(const Predictions& predictions);
 

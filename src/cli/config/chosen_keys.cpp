@@ -12,6 +12,7 @@
 #include "base/joined.h"
 #include "cli/config/image_facts.h"
 #include "config/toml_text.h"
+#include "data/sources/table_labels.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/unified_values.h"
 #include "kindling/base/error.h"
@@ -61,7 +62,9 @@ TableFacts facts_of(const TableDataOptions& options) try {
   for (TableColumn& column : table.columns) {
     if (column.name != options.label) continue;
     if (!is_in(options.categories, column.name)) unify_values(column);
-    facts.num_classes = num_distinct(column);
+    facts.num_classes = options.label_separator.empty()
+                            ? num_distinct(column)
+                            : classes_in_sets(column, options.label_separator).size();
   }
   return facts;
 } catch (const Error&) {
@@ -83,7 +86,7 @@ class KeyChooser {
       return {};  // it has all keys
     const std::optional<TableDataOptions> table = table_options();
     if (former_.values)
-      choose_as_former(table.has_value());
+      choose_as_former(table ? &*table : nullptr);
     else if (table)
       choose_for(*table);
     if (const auto root = image_root(); !root.empty()) choose_for_images(root);
@@ -111,17 +114,18 @@ class KeyChooser {
   }
 
   // Keys that the run's model and data do not have are not among its values.
-  void choose_as_former(bool is_table) {
+  void choose_as_former(const TableDataOptions* table) {
     const auto take = [&](const std::string& key) {
       const auto found = former_.values->find(key);
       if (found != former_.values->end()) set(key, found->second, "the run began with it");
     };
     take("model.scale_target");
-    if (!is_table) return;
+    if (table == nullptr) return;
     for (const char* key :
          {"data.name", "model.name", "model.num_classes", "model.num_targets", "model.num_outputs",
           "data.val_fraction", "trainer.max_epochs", "data.batch_size"})
       take(key);
+    if (!table->label_separator.empty()) take("model.multi_label");
   }
 
   // Throws ConfigError with the errors of the options, if keys are missing that they decide: only these would
@@ -236,6 +240,8 @@ class KeyChooser {
     if (num_classes > 0 && has_option(model, "num_classes"))
       set("model.num_classes", std::to_string(num_classes),
           former_.num_classes > 0 ? "the weights are of such a model" : "the label has so many classes");
+    if (!table.label_separator.empty() && has_option(model, "num_classes"))
+      set("model.multi_label", "true", "data.label_separator separates several labels of a row");
     for (const char* option : {"num_targets", "num_outputs"})
       if (!is_label && table.target.size() > 1 && has_option(model, option))
         set(std::string("model.") + option, std::to_string(table.target.size()),

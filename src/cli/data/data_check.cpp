@@ -172,9 +172,10 @@ ordered_json json_of(const SetReport& set) {
 
 int check_data(DataModule& data, bool as_json) {
   const auto* const table = dynamic_cast<const TableData*>(&data);
+  const std::vector<std::string> names = data.class_names();
   std::vector<SetReport> sets;
   for (const auto& [name, loader] : loaders_of(data))
-    sets.push_back(report_of(name, *loader, table != nullptr));
+    sets.push_back(report_of(name, *loader, table != nullptr, names.size()));
   const bool has_broken = std::ranges::any_of(sets, [](const SetReport& set) { return set.num_broken > 0; });
   const std::vector<std::string> skipped = data.skipped_samples();
   if (as_json) {
@@ -182,7 +183,6 @@ int check_data(DataModule& data, bool as_json) {
     if (!skipped.empty()) std::cout << ordered_json{{"skipped", skipped}}.dump() << "\n";
     return has_broken ? kDataErrorCode : 0;
   }
-  const std::vector<std::string> names = data.class_names();
   print_tensors(sets);
   if (table != nullptr) print_columns(sets, table->schema());
   print_classes(sets, names);

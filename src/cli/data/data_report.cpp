@@ -59,8 +59,11 @@ struct TensorSums {
 
 class SetReader {
  public:
-  SetReader(SetReport& report, const Dataset& dataset, bool has_columns)
-      : report_(report), dataset_(dataset), has_columns_(has_columns) {}
+  SetReader(SetReport& report, const Dataset& dataset, bool has_columns, std::size_t num_names)
+      : report_(report),
+        dataset_(dataset),
+        has_columns_(has_columns),
+        num_names_(static_cast<std::int64_t>(num_names)) {}
 
   void read() {
     warn_of_files();
@@ -107,13 +110,20 @@ class SetReader {
       columns_[i].add(rows.select(-1, static_cast<std::int64_t>(i)));
   }
 
+  // Several labels per sample count for each of their classes.
   void add_classes(const at::Tensor& labels) {
+    if (has_classes_ && labels.dim() == 2 && labels.size(1) == num_names_ &&
+        labels.scalar_type() == at::kByte)
+      return add_counts(labels.sum(0, false, at::kLong));
     has_classes_ = has_classes_ && labels.dim() == 1 &&
                    at::isIntegralType(labels.scalar_type(), /*includeBool=*/false) && labels.numel() > 0 &&
                    labels.min().item<std::int64_t>() >= 0 &&
                    labels.max().item<std::int64_t>() < kMostReportedClasses;
     if (!has_classes_) return;
-    const at::Tensor counts = at::bincount(labels.to(at::kLong));
+    add_counts(at::bincount(labels.to(at::kLong)));
+  }
+
+  void add_counts(const at::Tensor& counts) {
     if (report_.classes.size() < static_cast<std::size_t>(counts.numel()))
       report_.classes.resize(static_cast<std::size_t>(counts.numel()));
     for (std::int64_t i = 0; i < counts.numel(); ++i)
@@ -123,13 +133,14 @@ class SetReader {
   SetReport& report_;
   const Dataset& dataset_;
   bool has_columns_;
+  std::int64_t num_names_;  // of classes
   std::vector<TensorSums> sums_, columns_;
   bool has_classes_ = true;
 };
 
 }  // namespace
 
-SetReport report_of(std::string name, const DataLoader& loader, bool has_columns) {
+SetReport report_of(std::string name, const DataLoader& loader, bool has_columns, std::size_t num_names) {
   SetReport report{
       .name = std::move(name), .num_samples = loader.dataset().size(), .num_batches = loader.num_batches()};
   if (loader.is_endless()) {
@@ -138,7 +149,7 @@ SetReport report_of(std::string name, const DataLoader& loader, bool has_columns
     report.num_batches =
         (kSamplesOfEndlessData + loader.options().batch_size - 1) / loader.options().batch_size;
   }
-  SetReader(report, loader.dataset(), has_columns).read();
+  SetReader(report, loader.dataset(), has_columns, num_names).read();
   return report;
 }
 

@@ -38,8 +38,10 @@ struct SetReport {
 constexpr std::size_t kMostBrokenSamples = 20;
 constexpr std::int64_t kMostReportedClasses = 1000;  // more distinct integers are not taken for classes
 
-// Gathers every sample of a loader's set, in order; with columns if the first tensor is [samples, columns]. A
-// sample that throws a DataError is counted as broken; other exceptions reach the caller.
-SetReport report_of(std::string name, const DataLoader& loader, bool has_columns = false);
+// Gathers every sample of a loader's set, in order; with columns if the first tensor is [samples, columns].
+// `num_names`: of the classes, of which uint8 [samples, num_names] has a 0 or 1 each. A sample that throws a
+// DataError is counted as broken; other exceptions reach the caller.
+SetReport report_of(std::string name, const DataLoader& loader, bool has_columns = false,
+                    std::size_t num_names = 0);
 
 }  // namespace kindling

@@ -271,6 +271,10 @@ void give_class_weights(const ConfigTables& config, Module& model, DataModule& d
         {.place = kClassWeights,
          .found = std::to_string(count) + " weights, and num_classes = " + std::to_string(num_classes),
          .wanted = "one weight per class"});
+  if (is_balanced && of_classes->loss_options().multi_label)
+    throw ConfigError({.place = kClassWeights,
+                       .found = "it is \"balanced\", and a sample has several labels (model.multi_label)",
+                       .wanted = "model.pos_weight, the weight of the ones of each class"});
   constexpr std::int64_t kIgnored = -100;
   try {
     of_classes->set_class_weights(

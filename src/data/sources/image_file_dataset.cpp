@@ -1,8 +1,11 @@
 #include "data/sources/image_file_dataset.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "data/sources/image_resize.h"
@@ -63,16 +66,23 @@ ImageFileDataset::ImageFileDataset(std::shared_ptr<const ImageFiles> files, std:
 void ImageFileDataset::gather(const at::Tensor& indices, Batch& batch) const {
   const std::int64_t count = indices.numel(), plane = format_.size[0] * format_.size[1];
   const std::array<std::int64_t, 4> shape{count, format_.channels, format_.size[0], format_.size[1]};
+  const at::Tensor& targets = files_->targets;
+  std::vector<std::int64_t> label_shape{count};
+  if (targets.defined()) label_shape.push_back(targets.size(1));
   if (batch.tensors().size() != 2)
     batch = Batch{at::empty(shape, at::TensorOptions(at::kByte)),
-                  at::empty({count}, at::TensorOptions(at::kLong))};
+                  at::empty(label_shape, targets.defined() ? targets.scalar_type() : at::kLong)};
   at::Tensor &images = batch.tensors()[0], &labels = batch.tensors()[1];
   if (images.size(0) != count) {
     images.resize_(shape);
-    labels.resize_({count});
+    labels.resize_(label_shape);
   }
   auto* const planes = images.mutable_data_ptr<std::uint8_t>();
-  auto* const classes = labels.mutable_data_ptr<std::int64_t>();
+  auto* const label_bytes = static_cast<std::byte*>(labels.mutable_data_ptr());
+  const std::size_t row_bytes =
+      targets.defined() ? targets.nbytes() / files_->names.size() : sizeof(std::int64_t);
+  const auto* const all_bytes = targets.defined() ? static_cast<const std::byte*>(targets.const_data_ptr())
+                                                  : reinterpret_cast<const std::byte*>(files_->labels.data());
   const at::Tensor numbers = indices.contiguous();
   const std::int64_t* const index = numbers.const_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < count; ++i) {
@@ -82,11 +92,13 @@ void ImageFileDataset::gather(const at::Tensor& indices, Batch& batch) const {
                        .wanted = "numbers below " + std::to_string(size())});
     const auto sample = static_cast<std::size_t>(samples_[static_cast<std::size_t>(index[i])]);
     decode_planes(files_->path(sample), format_, planes + i * format_.channels * plane);
-    classes[i] = files_->labels[sample];
+    std::memcpy(label_bytes + static_cast<std::size_t>(i) * row_bytes, all_bytes + sample * row_bytes,
+                row_bytes);
   }
 }
 
 at::Tensor ImageFileDataset::labels() const {
+  if (files_->targets.defined()) return files_->targets.index_select(0, at::tensor(samples_, at::kLong));
   std::vector<std::int64_t> labels;
   for (const std::int64_t sample : samples_)
     labels.push_back(files_->labels[static_cast<std::size_t>(sample)]);

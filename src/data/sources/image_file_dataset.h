@@ -38,7 +38,8 @@ ImageFormat format_like(const std::filesystem::path& file, const std::optional<I
 // DataError.
 ImageSize decode_planes(const std::filesystem::path& file, const ImageFormat& format, std::uint8_t* planes);
 
-// Some of the files, decoded when they are gathered: {uint8 [batch, channels, height, width], int64 [batch]}.
+// Some of the files, decoded when they are gathered: {uint8 [batch, channels, height, width], labels}. Labels
+// are int64 [batch], or rows of ImageFiles::targets.
 class ImageFileDataset : public Dataset {
  public:
   ImageFileDataset(std::shared_ptr<const ImageFiles> files, std::vector<std::int64_t> samples,
@@ -47,7 +48,7 @@ class ImageFileDataset : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
   void gather(const at::Tensor& indices, Batch& batch) const override;
   bool is_thread_safe() const override { return true; }
-  // Returns the labels of all samples, int64 [size()], without decoding a file.
+  // Returns the labels of all samples, without decoding a file.
   at::Tensor labels() const;
 
  private:

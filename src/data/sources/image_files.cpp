@@ -1,6 +1,7 @@
 #include "data/sources/image_files.h"
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <array>
@@ -14,13 +15,10 @@
 #include "base/joined.h"
 #include "base/worker_pool.h"
 #include "data/sources/data_checks.h"
-#include "data/sources/table_labels.h"
-#include "data/sources/table_rows.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/text.h"
 #include "kindling/formats/image.h"
-#include "kindling/formats/table.h"
 
 namespace kindling {
 namespace {
@@ -239,53 +237,20 @@ ImageFiles files_in_class_folders(const fs::path& root, const std::string& key) 
   return files;
 }
 
-ImageFiles files_in_list(const fs::path& list, const fs::path& folder, const std::string& weights,
-                         bool must_exist) {
-  if (!fs::exists(list))
-    throw DataError({.place = list.string(),
-                     .found = "no such file",
-                     .wanted = "the table of data.list, with the columns file and label",
-                     .remedy = kRelativePaths});
-  const std::string place = list.string();
-  const Table table = read_table(list, {.categories = {"file"}});
-  const TableColumn& column = require_column(table, "file", "data.list", place);
-  require_column(table, "label", "data.list", place);
-  if (table.num_rows == 0)
-    throw DataError({.place = place, .found = "the list has no rows", .wanted = "at least one"});
-  const TableSchema schema = schema_of(table, {.label = "label", .features = {"file"}}, place);
-  const at::Tensor labels = labels_of(table, {.label = "label", .classes = schema.classes}, nullptr, place);
-  ImageFiles files{.folder = folder, .classes = schema.classes};
-  files.labels.assign(labels.const_data_ptr<std::int64_t>(),
-                      labels.const_data_ptr<std::int64_t>() + labels.numel());
-  if (!weights.empty()) {
-    const at::Tensor all = weights_of(table, require_column(table, weights, "data.weights", place), place);
-    files.weights.assign(all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel());
-  }
-  for (std::size_t row = 0; row < table.num_rows; ++row) {
-    const std::int32_t code = column.codes[row];
-    files.names.push_back(code < 0 ? "" : column.categories[static_cast<std::size_t>(code)]);
-    if (must_exist && (files.names.back().empty() || !fs::exists(files.path(row))))
-      throw DataError({.place = place + ", row " + std::to_string(row + 1) + ", column 'file'",
-                       .found = files.names.back().empty() ? "the file is missing"
-                                                           : "there is no file " + files.path(row).string(),
-                       .wanted = std::string("a ") + kFormats + " file",
-                       .remedy = "correct the row, or set data.root to the directory of the files"});
-  }
-  return files;
-}
-
 std::vector<std::string> drop_broken_files(ImageFiles& files) {
   const std::vector<std::string> errors = errors_of(files);
   std::vector<std::string> names, broken;
   std::vector<std::int64_t> labels;
   std::vector<double> weights;
+  std::vector<std::int64_t> kept;
   for (std::size_t i = 0; i < errors.size(); ++i) {
     if (!errors[i].empty()) {
       broken.push_back(errors[i]);
       continue;
     }
     names.push_back(std::move(files.names[i]));
-    labels.push_back(files.labels[i]);
+    kept.push_back(static_cast<std::int64_t>(i));
+    if (!files.labels.empty()) labels.push_back(files.labels[i]);
     if (!files.weights.empty()) weights.push_back(files.weights[i]);
   }
   if (names.empty())
@@ -297,6 +262,7 @@ std::vector<std::string> drop_broken_files(ImageFiles& files) {
   files.names = std::move(names);
   files.labels = std::move(labels);
   files.weights = std::move(weights);
+  if (files.targets.defined()) files.targets = files.targets.index_select(0, at::tensor(kept, at::kLong));
   return broken;
 }
 

@@ -15,6 +15,7 @@
 #include "data/sources/image_files.h"
 #include "data/sources/image_scale.h"
 #include "data/sources/split_findings.h"
+#include "data/sources/table_labels.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/data/sampler.h"
@@ -25,6 +26,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The columns of the list, and what several labels or numbers do not have: one class per file.
+template <class Refuse>
+void check_columns(const ImageFolderOptions& options, const DataOptions& shared, const Refuse& refuse) {
+  const ImageFolderOptions usual;
+  const bool has_several = !options.label_separator.empty(), has_targets = !options.target.empty();
+  const char* const key = has_several                    ? "data.label_separator"
+                          : has_targets                  ? "data.target"
+                          : options.image != usual.image ? "data.image"
+                          : options.label != usual.label ? "data.label"
+                                                         : nullptr;
+  if (key != nullptr && !options.list) refuse(key, "no list is set", "a table of the images, data.list");
+  if (has_several && has_targets)
+    refuse("data", "both label_separator and target are set", "labels, or numbers to predict");
+  if (!has_several && !has_targets) return;
+  if (options.val_root)
+    refuse("data.val_root", "it is set, and the list has no single class per file",
+           "val_fraction, folds, or ranges in train and val");
+  if (shared.sampler == "balanced")
+    refuse("data.sampler", "it is \"balanced\", and the list has no single class per file",
+           "data.weights, a column by which files are drawn");
+  if (has_targets && options.stratify)
+    refuse("data.stratify", "data.target is set", "a column of classes, data.label");
+}
+
 void check_folder_options(const ImageFolderOptions& options, const DataOptions& shared) {
   validate(options, "data");
   const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy = "") {
@@ -33,6 +58,7 @@ void check_folder_options(const ImageFolderOptions& options, const DataOptions& 
   if (!options.root && !options.list)
     refuse("data", "neither root nor list is set", "a directory of images, or a list of files",
            "for example root = \"images\"");
+  check_columns(options, shared, refuse);
   if (!options.weights.empty() && !options.list)
     refuse("data.weights", "no list is set", "a column of data.list");
   if (!options.weights.empty() && shared.sampler)
@@ -53,8 +79,14 @@ void check_folder_options(const ImageFolderOptions& options, const DataOptions& 
 
 ImageFiles find_files(const ImageFolderOptions& options) {
   if (!options.list) return files_in_class_folders(*options.root);
-  return files_in_list(*options.list, options.root.value_or(options.list->parent_path()), options.weights,
-                       /*must_exist=*/options.on_broken == "stop");
+  return files_in_list({.file = *options.list,
+                        .folder = options.root.value_or(options.list->parent_path()),
+                        .image = options.image,
+                        .label = options.label,
+                        .label_separator = options.label_separator,
+                        .target = options.target,
+                        .weights = options.weights,
+                        .must_exist = options.on_broken == "stop"});
 }
 
 // The images of `val_root` with the labels of the training classes.
@@ -85,8 +117,11 @@ SplitIndices split_files(const ImageFiles& files, const ImageFolderOptions& opti
                      .fold = options.fold,
                      .seed = options.seed,
                      .place = "data"};
-  if (options.stratify) split.classes = files.labels;
+  const bool has_several = !options.label_separator.empty();
+  if (options.stratify) split.classes = has_several ? codes_of_sets(files.targets) : files.labels;
   SplitIndices indices = split_indices(count, split);
+  if (has_several) warn_of_unshared_classes(files.targets, indices, files.classes, "data");
+  if (files.targets.defined()) return indices;
   warn_of_unvalidated_classes(files.labels, indices, files.classes, options.stratify, "data");
   return indices;
 }

@@ -18,7 +18,7 @@ bool lists(const std::vector<std::string>& names, const std::string& name) {
 
 // The other columns of a file of predictions have these names.
 void check_id(const std::string& id) {
-  for (const char* name : {"sample", "class", "outputs", "probabilities"})
+  for (const char* name : {"sample", "class", "classes", "outputs", "probabilities"})
     if (id == name)
       throw ConfigError({.place = "data.id",
                          .found = "predictions have another column '" + id + "'",
@@ -71,6 +71,21 @@ void check_windows(const TableDataOptions& options) {
            "a window has consecutive rows; list marks of missing values in data.na_values instead");
 }
 
+// A sample of several labels is in several classes.
+void check_separator(const TableDataOptions& options, const DataOptions& shared) {
+  if (options.label_separator.empty()) return;
+  const auto refuse = [](const char* place, const char* found, const char* wanted) {
+    throw ConfigError({.place = place, .found = found, .wanted = wanted});
+  };
+  if (options.label.empty())
+    refuse("data.label_separator", "data.label is not set", "the column of the labels");
+  if (options.window)
+    refuse("data.label_separator", "data.window is set, too", "rows as samples, or one label per window");
+  if (shared.sampler == "balanced")
+    refuse("data.sampler", "it is \"balanced\", and a row has several labels",
+           "data.weights, a column by which rows are drawn");
+}
+
 void check_rename(const TableDataOptions& options) {
   std::set<std::string> names;
   for (const auto& [old, name] : options.rename)
@@ -113,6 +128,7 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
            "val_fraction or folds", "for example val_fraction = 0.2");
   check_time_split(options);
   check_windows(options);
+  check_separator(options, shared);
   check_rename(options);
   check_dates(options);
   if (options.stratify && options.label.empty())
@@ -147,6 +163,18 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
       throw ConfigError({.place = "data.exclude",
                          .found = "'" + name + "' is also in data.features",
                          .wanted = "one of them"});
+}
+
+void require_same_separator(const TableDataOptions& options, const TableSchema& schema) {
+  const std::string &now = options.label_separator, &saved = schema.label_separator;
+  if (options.label.empty() || schema.label.empty() || now == saved) return;
+  const auto text = [](const std::string& separator) {
+    return separator.empty() ? std::string("not set") : "\"" + one_line(separator) + "\"";
+  };
+  throw ConfigError({.place = "data.label_separator",
+                     .found = "it is " + text(now),
+                     .wanted = text(saved) + ", as in the run",
+                     .remedy = "train another run to change it"});
 }
 
 void require_same_windows(const TableDataOptions& options, const TableSchema& schema) {

@@ -11,5 +11,7 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
 
 // Throws ConfigError if the options have windows other than those of the run whose schema this is.
 void require_same_windows(const TableDataOptions& options, const TableSchema& schema);
+// The same for the separator of several labels, unless one of them has no label.
+void require_same_separator(const TableDataOptions& options, const TableSchema& schema);
 
 }  // namespace kindling

@@ -147,7 +147,10 @@ struct TableData::Impl {
                   place);
       transform = std::move(fitted);
     }
-    if (!schema.label.empty()) {
+    if (!schema.label_separator.empty()) {
+      log_rows_without_label(labels, "rows", place);
+      warn_of_unshared_classes(labels, indices, schema.classes, place);
+    } else if (!schema.label.empty()) {
       const auto* const classes = labels.const_data_ptr<std::int64_t>();
       warn_of_unvalidated_classes({classes, classes + labels.numel()}, indices, schema.classes,
                                   options.stratify, place);
@@ -192,6 +195,7 @@ struct TableData::Impl {
         windows_in(table, schema, with_labels ? WindowUse::trains : WindowUse::predicts, place);
     const at::Tensor labels =
         with_labels ? labels_of(table, schema, windows ? &windows->targets : nullptr, place) : at::Tensor();
+    if (labels.defined() && !schema.label_separator.empty()) log_rows_without_label(labels, "rows", place);
     const std::vector<std::int64_t> all = all_of(windows ? windows->begins.size() : table.num_rows);
     if (windows) rows.raw = rows.raw.index_select(0, index_tensor(windows->order));
     samples = windows ? samples_of(rows, labels, all, *windows) : samples_of(rows, labels, all);
@@ -333,6 +337,8 @@ std::shared_ptr<InputTransform> TableData::input_transform() { return impl_->tra
 void TableData::restore_input_transform(const std::string& description) {
   const TableSchema schema = TableSchema::parse(description, kInputTransform);
   require_same_windows(impl_->options, schema);
+  require_same_separator(impl_->options, schema);
+  impl_->options.label_separator = schema.label_separator;
   impl_->options.window.reset();
   if (schema.window > 0) {
     impl_->options.window = schema.window;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/joined.h"
+#include "data/sources/table_labels.h"
 #include "data/transforms/number_scale.h"
 #include "formats/tables/csv_number.h"
 #include "formats/tables/iso_time.h"
@@ -131,6 +132,7 @@ class Findings {
       add(schema.label,
           std::to_string(schema.classes.size()) +
               " different numbers are classes; to predict numbers, set data.target instead of data.label");
+    look_at_separator(schema);
     if (schema.classes.size() == 1)
       add(schema.label, "there is only one class, '" + one_line(schema.classes[0]) + "'");
   }
@@ -168,6 +170,29 @@ class Findings {
               mark + "\"]");
     if (std::max(std::abs(least), std::abs(most)) > kExact)
       add(column.name, "values above 2^53 lose their last digits");
+  }
+
+  // Texts with a separator of several labels are not classes.
+  void look_at_separator(const TableSchema& schema) {
+    const TableColumn& column = *table_.find(schema.label);
+    if (column.kind == ColumnKind::number) return;
+    const auto num_rows_with = [&](const std::string& separator) {
+      return std::ranges::count_if(rows_, [&](std::int64_t row) {
+        const std::int32_t code = column.codes[static_cast<std::size_t>(row)];
+        return code >= 0 &&
+               labels_in_text(column.categories[static_cast<std::size_t>(code)], separator).size() > 1;
+      });
+    };
+    const std::string& used = schema.label_separator;
+    if (!used.empty() && num_rows_with(used) == 0)
+      add(schema.label, "no training row has more than one label: is data.label_separator = \"" +
+                            one_line(used) + "\" right?");
+    if (!used.empty() || rows_.size() < kFewRows) return;
+    for (const char* const separator : {"|", ";"})
+      if (2 * num_rows_with(separator) > std::ssize(rows_))
+        add(schema.label, "most texts have parts with '" + std::string(separator) +
+                              "' between them; if these are several labels, set data.label_separator = \"" +
+                              separator + "\" and model.multi_label = true");
   }
 
   void add_constant(const std::string& name) { add(name, "all training rows have the same value"); }

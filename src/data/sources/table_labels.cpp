@@ -1,6 +1,7 @@
 #include "data/sources/table_labels.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -86,20 +87,6 @@ class ClassNumbers {
   std::unordered_map<double, std::int64_t> by_number_{};
 };
 
-// Sorts texts by their numbers if all are numbers, else bytewise.
-std::vector<std::string> sorted_classes(const std::vector<std::string>& texts) {
-  std::vector<std::pair<double, std::string>> numbers;
-  for (const std::string& text : texts) {
-    const auto number = csv_number(text);
-    if (!number) return texts;  // categories are sorted
-    numbers.emplace_back(*number, text);
-  }
-  std::sort(numbers.begin(), numbers.end());
-  std::vector<std::string> names;
-  for (const auto& [number, text] : numbers) names.push_back(text);
-  return names;
-}
-
 at::Tensor targets_of(const Table& table, const TableSchema& schema, const ChosenRows& rows,
                       const std::string& place) {
   const std::size_t width = schema.targets.size();
@@ -119,6 +106,35 @@ at::Tensor targets_of(const Table& table, const TableSchema& schema, const Chose
   return targets;
 }
 
+[[noreturn]] void refuse_class(const std::string& text, const TableSchema& schema, std::string place) {
+  throw DataError({.place = std::move(place),
+                   .found = "the class '" + shortened(one_line(text), 40) + "'",
+                   .wanted = schema.classes.size() <= 20 ? "one of " + list_names(schema.classes)
+                                                         : "a class of the training file"});
+}
+
+at::Tensor labels_of_sets(const Table& table, const TableSchema& schema, const ChosenRows& rows,
+                          const std::string& place) {
+  const ClassNumbers numbers(schema.classes);
+  const TableColumn& column = label_column(table, schema.label, place);
+  const auto width = static_cast<std::int64_t>(schema.classes.size());
+  at::Tensor sets = at::zeros({static_cast<std::int64_t>(rows.size()), width}, at::kByte);
+  auto* out = sets.mutable_data_ptr<std::uint8_t>();
+  for (std::size_t i = 0; i < rows.size(); ++i, out += width) {
+    const std::size_t row = rows[i];
+    if (column.is_missing(row)) continue;
+    const std::string text = column.kind == ColumnKind::number
+                                 ? number_text(column.numbers[row])
+                                 : column.categories[static_cast<std::size_t>(column.codes[row])];
+    for (const std::string& label : labels_in_text(text, schema.label_separator)) {
+      const std::int64_t number = numbers.find(label);
+      if (number == kUnknownClass) refuse_class(label, schema, row_place(table, row, schema.label, place));
+      out[number] = 1;
+    }
+  }
+  return sets;
+}
+
 at::Tensor classes_of(const Table& table, const TableSchema& schema, const ChosenRows& rows,
                       const std::string& place) {
   const ClassNumbers numbers(schema.classes);
@@ -129,10 +145,7 @@ at::Tensor classes_of(const Table& table, const TableSchema& schema, const Chose
   for (std::size_t i = 0; i < texts.size(); ++i) {
     out[i] = numbers.find(texts[i]);
     if (out[i] == kUnknownClass)
-      throw DataError({.place = row_place(table, rows[i], schema.label, place),
-                       .found = "the class '" + shortened(one_line(texts[i]), 40) + "'",
-                       .wanted = schema.classes.size() <= 20 ? "one of " + list_names(schema.classes)
-                                                             : "a class of the training file"});
+      refuse_class(texts[i], schema, row_place(table, rows[i], schema.label, place));
   }
   return classes;
 }
@@ -154,6 +167,20 @@ void require_numbers(const TableColumn& column, const std::string& place) {
                    .remedy = "for classes, set data.label instead of data.target"});
 }
 
+std::vector<std::string> sorted_classes(std::vector<std::string> texts) {
+  std::ranges::sort(texts);
+  std::vector<std::pair<double, std::string>> numbers;
+  for (const std::string& text : texts) {
+    const auto number = csv_number(text);
+    if (!number) return texts;
+    numbers.emplace_back(*number, text);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  std::vector<std::string> names;
+  for (const auto& [number, text] : numbers) names.push_back(text);
+  return names;
+}
+
 std::vector<std::string> class_names_of(const TableColumn& column) {
   if (column.kind == ColumnKind::category) {
     std::vector<std::string> names;  // those of omitted rows do not occur
@@ -173,8 +200,9 @@ std::vector<std::string> class_names_of(const TableColumn& column) {
 at::Tensor labels_of(const Table& table, const TableSchema& schema, const std::vector<std::int64_t>* rows,
                      const std::string& place) {
   const ChosenRows chosen(table, rows);
-  return schema.label.empty() ? targets_of(table, schema, chosen, place)
-                              : classes_of(table, schema, chosen, place);
+  if (schema.label.empty()) return targets_of(table, schema, chosen, place);
+  return schema.label_separator.empty() ? classes_of(table, schema, chosen, place)
+                                        : labels_of_sets(table, schema, chosen, place);
 }
 
 }  // namespace kindling

@@ -8,6 +8,8 @@
 #include "base/joined.h"
 #include "data/sources/data_checks.h"
 #include "data/sources/date_columns.h"
+#include "data/sources/table_labels.h"
+#include "data/sources/table_places.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/unified_values.h"
 #include "formats/tables/chosen_columns.h"
@@ -100,13 +102,22 @@ Table TableReader::read(const std::filesystem::path& file, const TableOptions& r
   }
 }
 
+// Otherwise, a row without any of several labels has 0 for each class.
+void TableReader::refuse_row_without_label(const Table& table, const std::string& place) const {
+  const TableColumn* const column = table.find(options_.label);
+  for (std::size_t row = 0; column != nullptr && row < table.num_rows; ++row)
+    if (column->is_missing(row)) throw DataError(missing_label(row_place(table, row, options_.label, place)));
+}
+
 // Removes rows without labels, and records which rows the table lacks.
 Table TableReader::without_broken(Table table, const std::filesystem::path& file) {
   // A window needs consecutive rows, so that windows are omitted instead.
   if (!options_.window && (skips() || options_.on_missing_target == "skip")) {
     std::vector<std::string> labels = options_.target;
     if (!options_.label.empty()) labels.push_back(options_.label);
-    skip_rows_without(labels, table, file.string());
+    if (!may_lack_labels()) skip_rows_without(labels, table, file.string());
+  } else if (!options_.label_separator.empty()) {
+    refuse_row_without_label(table, file.string());
   }
   if (table.skipped.empty()) return table;
   std::vector<std::string> errors;

@@ -40,6 +40,11 @@ class TableReader {
   Table names_only() const;
   Table without_broken(Table table, const std::filesystem::path& file);
   bool skips() const { return options_.on_broken == "skip"; }
+  // True if an empty cell of the label is a row without any of several labels.
+  bool may_lack_labels() const {
+    return !options_.label_separator.empty() && options_.on_missing_target == "skip";
+  }
+  void refuse_row_without_label(const Table& table, const std::string& place) const;
   bool is_declared(const std::string& name) const;
   void take_row_name(const Table& table);
   void find_units(const Table& table);

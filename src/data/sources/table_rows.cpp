@@ -230,6 +230,17 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
   return features;
 }
 
+void take_classes(const TableColumn& column, const TableDataOptions& options, const std::string& place,
+                  TableSchema& schema) {
+  schema.label_separator = options.label_separator;
+  schema.classes = options.label_separator.empty() ? class_names_of(column)
+                                                   : classes_in_sets(column, options.label_separator);
+  if (!options.label_separator.empty() && schema.classes.empty())
+    throw DataError({.place = column_place(place, column.name),
+                     .found = "no row has a label",
+                     .wanted = "labels such as cat" + options.label_separator + "dog"});
+}
+
 void refuse_wide_encoding(const TableSchema& schema, const std::string& place) {
   if (schema.num_encoded() <= kMaxEncoded) return;
   const auto widest = std::max_element(
@@ -285,7 +296,7 @@ TableSchema schema_of(const Table& table, const TableDataOptions& options, const
   for (const std::string& name : options.target)
     require_numbers(require_column(table, name, "data.target", place), place);
   if (!options.label.empty())
-    schema.classes = class_names_of(require_column(table, options.label, "data.label", place));
+    take_classes(require_column(table, options.label, "data.label", place), options, place, schema);
   if (!options.id.empty()) require_column(table, options.id, "data.id", place);
   for (const std::string& name : feature_names(table, options, place)) {
     const TableColumn& column = *table.find(name);

@@ -270,9 +270,11 @@ SplitIndices windows_in_ranges(const SplitIndices& rows, const TableWindows& win
 
 std::vector<std::int64_t> classes_of_samples(const Table& table, const TableSchema& schema,
                                              const TableWindows* windows, const std::string& place) {
-  const TableSchema only_label{.label = schema.label, .classes = schema.classes};
+  const TableSchema only_label{
+      .label = schema.label, .classes = schema.classes, .label_separator = schema.label_separator};
   const at::Tensor classes =
       labels_of(table, only_label, windows == nullptr ? nullptr : &windows->targets, place);
+  if (!schema.label_separator.empty()) return codes_of_sets(classes);
   const auto* const begin = classes.const_data_ptr<std::int64_t>();
   return {begin, begin + classes.numel()};
 }

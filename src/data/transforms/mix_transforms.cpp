@@ -27,6 +27,7 @@ at::Tensor one_hot_labels(const at::Tensor& labels, std::int64_t num_classes, co
 
 at::Tensor label_probabilities(const at::Tensor& labels, std::int64_t num_classes, const char* place) {
   if (labels.is_floating_point() && labels.dim() == 2) return labels;
+  if (labels.dim() == 2 && labels.size(1) == num_classes) return labels.to(at::kFloat);  // several per image
   return one_hot_labels(labels, num_classes, place);
 }
 

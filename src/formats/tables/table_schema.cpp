@@ -114,6 +114,7 @@ std::string TableSchema::text() const {
                      joined(features, ",", feature_text) + "]";
   if (!targets.empty()) text += ",\"targets\":" + json_list(targets);
   if (!label.empty()) text += ",\"label\":" + json_string(label) + ",\"classes\":" + json_list(classes);
+  if (!label_separator.empty()) text += ",\"label_separator\":" + json_string(label_separator);
   if (!id.empty()) text += ",\"id\":" + json_string(id);
   if (!dates.empty()) text += ",\"dates\":" + json_list(dates);
   if (!units.empty()) text += ",\"units\":{" + joined(units, ",", unit_json) + "}";
@@ -132,6 +133,7 @@ TableSchema TableSchema::parse(const std::string& text, const std::string& place
   TableSchema schema{.targets = texts_in(view, "targets"),
                      .label = text_in(view, "label"),
                      .classes = texts_in(view, "classes"),
+                     .label_separator = text_in(view, "label_separator"),
                      .id = text_in(view, "id"),
                      .dates = texts_in(view, "dates"),
                      .scales_in_double = version != kFloat32Version,

@@ -205,6 +205,45 @@ class ClassStatistics : public ValidationStatistics {
   at::Tensor counts_{}, bins_{};  // of the matrix; [labels, confidences, right predictions] of the bins
 };
 
+// Several labels per sample.
+class LabelStatistics : public ValidationStatistics {
+ public:
+  LabelStatistics(const ValidationReportOptions& options, std::optional<std::int64_t> ignore_index)
+      : ValidationStatistics(options), ignore_index_(ignore_index) {}
+
+  void write_to(ValidationReport& report) const override {
+    ValidationStatistics::write_to(report);
+    if (!counts_.defined()) return;
+    const at::Tensor counts = move_to(counts_, cpu()).contiguous();
+    const auto* number = counts.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < counts.size(0); ++i, number += 3)
+      report.class_counts.push_back(
+          {.num_labels = number[0], .num_predicted = number[1], .num_both = number[2]});
+  }
+
+ private:
+  void add(const at::Tensor& outputs, const at::Tensor& labels) override {
+    if (outputs.dim() < 2 || outputs.sizes() != labels.sizes()) return;
+    at::Tensor has_label = labels.gt(0.5), is_predicted = outputs.gt(0);
+    if (ignore_index_) {
+      const at::Tensor counts = labels.ne(*ignore_index_);
+      has_label = has_label.logical_and(counts);
+      is_predicted = is_predicted.logical_and(counts);
+    }
+    const at::Tensor both = has_label.logical_and(is_predicted);
+    const auto of_classes = [](const at::Tensor& flags) {
+      return flags.transpose(0, 1).flatten(1).sum(1, /*keepdim=*/false, at::kLong);
+    };
+    const at::Tensor counts =
+        at::stack({of_classes(has_label), of_classes(is_predicted), of_classes(both)}, 1);
+    counts_ = counts_.defined() ? counts_ + counts : counts;
+  }
+  WorstPrediction worst_of(std::span<const double>) const override { return {}; }
+
+  std::optional<std::int64_t> ignore_index_;
+  at::Tensor counts_{};  // int64 [classes, 3]: labels, predicted, both
+};
+
 // Every n-th row of all batches, on the device. Where there are too many, every second one of them remains.
 class ThinnedRows {
  public:
@@ -294,6 +333,8 @@ std::unique_ptr<ValidationStatistics> statistics_for(const Module& model,
   if (is_classifier && !has_several_labels(model))
     return std::make_unique<ClassStatistics>(options, of_classes->loss_options().ignore_index.value_or(-100),
                                              is_own);
+  if (is_classifier && has_several_labels(model))
+    return std::make_unique<LabelStatistics>(options, of_classes->loss_options().ignore_index);
   if (!is_classifier && model.is_regressor()) {
     const auto ignored = of_classes != nullptr ? of_classes->loss_options().ignore_index : std::nullopt;
     return std::make_unique<RegressionStatistics>(options, ignored);
@@ -308,6 +349,14 @@ Prediction in_unit_of_data(Prediction batch, DataModule& data) {
 }
 
 }  // namespace
+
+double ClassCounts::precision() const {
+  return static_cast<double>(num_both) / static_cast<double>(num_predicted);
+}
+double ClassCounts::recall() const { return static_cast<double>(num_both) / static_cast<double>(num_labels); }
+double ClassCounts::f1() const {
+  return 2 * static_cast<double>(num_both) / static_cast<double>(num_labels + num_predicted);
+}
 
 ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
                                    const ValidationReportOptions& options) {

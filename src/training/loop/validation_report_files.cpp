@@ -18,7 +18,8 @@
 namespace kindling {
 namespace {
 
-constexpr std::array<const char*, 5> kReportFiles{"confusion_matrix.csv", "calibration.csv", "residuals.csv",
+constexpr std::array<const char*, 6> kReportFiles{"confusion_matrix.csv",  "class_scores.csv",
+                                                  "calibration.csv",       "residuals.csv",
                                                   "worst_predictions.csv", "rollout.csv"};
 
 // The shortest text for a float32: "12.3" instead of "12.300000190734863".
@@ -83,6 +84,19 @@ std::string matrix_text(const ValidationReport& report) {
     cells = {class_text(report, label)};
     for (std::int64_t i = 0; i < matrix.size(1); ++i) cells.push_back(std::to_string(*count++));
     text += csv_line(cells);
+  }
+  return text;
+}
+
+std::string scores_text(const ValidationReport& report) {
+  std::string text = "class,labels,predicted,both,precision,recall,f1\n";
+  const auto score = [](double value) { return std::isnan(value) ? std::string() : number_text(value); };
+  for (std::size_t i = 0; i < report.class_counts.size(); ++i) {
+    const ClassCounts& counts = report.class_counts[i];
+    text += csv_line(std::vector<std::string>{
+        class_text(report, static_cast<std::int64_t>(i)), std::to_string(counts.num_labels),
+        std::to_string(counts.num_predicted), std::to_string(counts.num_both), score(counts.precision()),
+        score(counts.recall()), score(counts.f1())});
   }
   return text;
 }
@@ -168,6 +182,7 @@ void write_validation_report(const ValidationReport& report, const std::filesyst
   remove_validation_report(folder);
   if (report.confusion_matrix.defined())
     write_file_atomically(folder / "confusion_matrix.csv", matrix_text(report));
+  if (!report.class_counts.empty()) write_file_atomically(folder / "class_scores.csv", scores_text(report));
   if (!report.calibration.empty())
     write_file_atomically(folder / "calibration.csv", calibration_text(report));
   if (report.residuals.samples.defined())
