@@ -25,6 +25,7 @@
 #include "kindling/data/input_transform.h"
 #include "kindling/data/iterable_dataset.h"
 #include "kindling/data/mix_transforms.h"
+#include "kindling/data/prediction_origin.h"
 #include "kindling/data/rollouts.h"
 #include "kindling/data/sample_random.h"
 #include "kindling/data/sampler.h"

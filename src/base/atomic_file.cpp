@@ -4,9 +4,11 @@
 
 #include <charconv>
 #include <new>
+#include <utility>
 
 #include "base/file_descriptor.h"
 #include "base/file_operations.h"
+#include "base/file_replacement.h"
 #include "base/folder.h"
 #include "kindling/base/file.h"
 
@@ -77,6 +79,31 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
   write_file_atomically(path, std::span(&bytes, 1));
+}
+
+FileReplacement::FileReplacement(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(temporary_file_of(path_)) {}
+
+FileReplacement::~FileReplacement() {
+  if (is_finished_) return;
+  file_.reset();
+  file_operations().unlink(temporary_.c_str());
+}
+
+void FileReplacement::append(std::string_view bytes) {
+  if (!file_) file_ = std::make_shared<FileDescriptor>(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+  if (const int code = file_->ok() ? write_all(file_->get(), bytes) : errno)
+    fail_on_file(path_, "write", code, bytes.size());
+}
+
+void FileReplacement::finish() {
+  if (!file_) file_ = std::make_shared<FileDescriptor>(temporary_, O_RDONLY | O_NOFOLLOW);
+  int code = file_->ok() ? sync_to_disk(file_->get()) : errno;
+  if (code == 0) code = file_->close();
+  if (code != 0) fail_on_file(path_, "write", code);
+  if (file_operations().rename(temporary_.c_str(), path_.c_str()) != 0) fail_on_file(path_, "replace", errno);
+  is_finished_ = true;
+  sync_folder(folder_of(path_));
 }
 
 void make_file_durable(const std::filesystem::path& path) {

@@ -1,14 +1,15 @@
 #include "kindling/base/file.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <csignal>
 #include <fstream>
 #include <thread>
 
+#include "base/file_replacement.h"
 #include "kindling/base/error.h"
+#include "support/file_size_limit.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -20,21 +21,6 @@ std::size_t files_in(const std::filesystem::path& folder) {
   return static_cast<std::size_t>(
       std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
 }
-
-// Lets this process write files of at most `bytes`: the short writes and failures of a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit = {bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_ = {};
-};
 
 TEST(ReadFile, ReturnsTheWrittenBytes) {
   const Scratch scratch;
@@ -158,6 +144,29 @@ TEST(WriteFileAtomically, KeepsTheOldFileIfTheDiskIsFull) {
   }
   EXPECT_EQ(read_file(scratch / "x", kMax), "old");
   EXPECT_EQ(files_in(scratch.folder()), 1u);
+}
+
+TEST(FileReplacement, ReplacesTheFileAtItsEndOnly) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "x", "old");
+  {
+    FileReplacement unfinished(scratch / "x");
+    unfinished.append("new");
+    EXPECT_EQ(read_file(unfinished.temporary_path(), kMax), "new");
+  }
+  EXPECT_EQ(read_file(scratch / "x", kMax), "old");
+  EXPECT_EQ(files_in(scratch.folder()), 1u);
+  FileReplacement finished(scratch / "x");
+  finished.append("n");
+  finished.append("ew");
+  EXPECT_EQ(read_file(scratch / "x", kMax), "old");
+  finished.finish();
+  EXPECT_EQ(read_file(scratch / "x", kMax), "new");
+  EXPECT_EQ(files_in(scratch.folder()), 1u);
+  FileReplacement by_others(scratch / "x");
+  write_text(by_others.temporary_path(), "other");
+  by_others.finish();
+  EXPECT_EQ(read_file(scratch / "x", kMax), "other");
 }
 
 TEST(WriteFileAtomically, RefusesMissingAndConflictingFolders) {

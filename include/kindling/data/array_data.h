@@ -7,6 +7,7 @@
 #include "kindling/base/export.h"
 #include "kindling/data/array_data_options.h"
 #include "kindling/data/data_module.h"
+#include "kindling/data/prediction_origin.h"
 
 namespace kindling {
 
@@ -46,7 +47,7 @@ namespace kindling {
 //
 //   ArrayData data({.file = "mnist.npz", .inputs = "x_train", .labels = "y_train", .val_inputs = "x_test",
 //                   .val_labels = "y_test", .divisor = 255});
-class KINDLING_API ArrayData : public DataModule {
+class KINDLING_API ArrayData : public DataModule, public PredictionOriginSource {
  public:
   // Throws ConfigError.
   explicit ArrayData(ArrayDataOptions options, DataOptions data_options = {});
@@ -69,6 +70,8 @@ class KINDLING_API ArrayData : public DataModule {
   std::optional<at::ScalarType> program_input_type() override;
   // The rows of the training samples in their arrays, counted from 0.
   SampleIds train_ids() override;
+  // The targets are `labels`, or `inputs` with `horizon`, for which rows are those of the targets.
+  PredictionOrigin predict_origin() override;
   // Predicts the inputs of another file with the same names.
   void predict_from(const std::filesystem::path& file) override;
 

@@ -9,6 +9,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/data/data_module.h"
+#include "kindling/data/prediction_origin.h"
 #include "kindling/data/transform.h"
 
 namespace kindling {
@@ -25,7 +26,7 @@ struct StageTransforms {
 //
 //   auto crop = std::make_shared<RandomCrop>(RandomCropOptions{.size = {{28, 28}}, .padding = 4});
 //   TransformedData data(std::make_shared<Mnist>(MnistOptions{}), {.train = crop});
-class KINDLING_API TransformedData : public DataModule {
+class KINDLING_API TransformedData : public DataModule, public PredictionOriginSource {
  public:
   // Throws ConfigError for a null pointer.
   TransformedData(std::shared_ptr<DataModule> data, StageTransforms transforms);
@@ -57,6 +58,7 @@ class KINDLING_API TransformedData : public DataModule {
   SampleIds train_ids() override;
   SampleIds val_ids() override;
   SampleIds predict_ids() override;
+  PredictionOrigin predict_origin() override;
 
  private:
   struct StageLoader {

@@ -65,8 +65,8 @@ class KINDLING_API Trainer {
   // Returns the outputs of predict_step() in the order of the data set, even if the loader shuffles:
   // [samples, …] on the CPU.
   at::Tensor predict(std::shared_ptr<Module> model, DataModule& data);
-  // Calls `take` for every batch with its outputs, indices and labels: for several outputs per sample, or if
-  // all outputs together do not fit in memory. An exception from `take` ends the prediction.
+  // Calls `take` for every batch, in the order of the data set, with its outputs, indices and labels: for
+  // several outputs per sample, or for many samples. An exception from `take` ends the prediction.
   void predict(std::shared_ptr<Module> model, DataModule& data,
                const std::function<void(const Prediction&)>& take);
   // Returns the layers with their shapes for the first training batch; creates the parameters of lazy layers.

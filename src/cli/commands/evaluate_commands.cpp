@@ -1,5 +1,4 @@
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/argsort.h>
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/prediction_file.h"
+#include "cli/commands/prediction_writer.h"
 #include "cli/run/loaded_config.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/start_files.h"
@@ -23,6 +23,7 @@
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "kindling/data/dataset.h"
+#include "kindling/data/prediction_origin.h"
 #include "kindling/interop/exported_module.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/training/rollout_validation.h"
@@ -136,20 +137,28 @@ void warn_without_test_data(DataModule& data) {
 
 bool is_classifier(const Module& model) { return dynamic_cast<const Classifier*>(&model) != nullptr; }
 
-// Warns of rows with a NaN, which have no class.
-void warn_of_nan(const at::Tensor& outputs) {
-  const at::Tensor has_nan = class_logits(outputs).isnan().any(1);
-  const auto number = has_nan.sum().item<std::int64_t>();
-  if (number > 0)
-    log_warning("predict: " + std::to_string(number) + " of " + std::to_string(has_nan.numel()) +
-                " outputs contain NaN, and have no class");
-}
+// Counts outputs with a NaN, which have no class, and warns of them at the end.
+class NanCount {
+ public:
+  void add(const at::Tensor& outputs) {
+    const at::Tensor has_nan = class_logits(outputs).isnan().any(1);
+    number_ += has_nan.sum().item<std::int64_t>();
+    total_ += has_nan.numel();
+  }
+  void warn() const {
+    if (number_ > 0)
+      log_warning("predict: " + std::to_string(number_) + " of " + std::to_string(total_) +
+                  " outputs contain NaN, and have no class");
+  }
+
+ private:
+  std::int64_t number_ = 0, total_ = 0;
+};
 
 // A yes or no of each class has no single class: its labels are as many numbers as the outputs.
 Predictions predictions_of(const at::Tensor& outputs, const std::string& what, const Module& model) {
   const bool has_several = has_several_labels(model);
   Predictions predictions;
-  if (is_classifier(model)) warn_of_nan(outputs);
   if (is_classifier(model) && !has_several) predictions.classes = classes_without_nan(outputs);
   if (what == "labels" && !has_several) return predictions;
   predictions.name = what;
@@ -189,37 +198,36 @@ class OutputRows {
     has_rows_ ? rows_.push_back(output) : rows_.clear();
   }
   bool has_rows() const { return has_rows_; }
-  at::Tensor take(const at::Tensor& order) {
-    return at::cat(std::exchange(rows_, {})).index_select(0, order);
-  }
+  at::Tensor take() { return at::cat(std::exchange(rows_, {})); }
 
  private:
   bool has_rows_ = true;
   std::vector<at::Tensor> rows_{};
 };
 
+void warn_of_omitted(const std::string& output) {
+  log_warning("predict: the output '" + one_line(output) +
+              "' is omitted, because it has no row per sample, or rows of different shapes");
+}
+
 // Predicts all outputs of a program; without values if the first one has no row per sample.
 Predictions all_outputs(Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data) {
   std::vector<std::string> names;
   std::vector<OutputRows> outputs;
-  std::vector<at::Tensor> indices;
   trainer.predict(model, data, [&](const Prediction& of_batch) {
     const std::span<const at::Tensor> tensors = of_batch.outputs.tensors();
     if (names.empty()) name_outputs(*of_batch.outputs.structure(), "", names);
     outputs.resize(tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) outputs[i].append(tensors[i], of_batch.indices.size(0));
-    indices.push_back(of_batch.indices);
   });
   Predictions predictions{.name = "outputs"};
   if (outputs.empty() || !outputs[0].has_rows()) return predictions;
-  const at::Tensor order = at::argsort(at::cat(indices), /*stable=*/true);
-  predictions.values = outputs[0].take(order);
+  predictions.values = outputs[0].take();
   for (std::size_t i = 1; i < outputs.size(); ++i)
     if (outputs[i].has_rows())
-      predictions.more.emplace_back(names[i], outputs[i].take(order));
+      predictions.more.emplace_back(names[i], outputs[i].take());
     else
-      log_warning("predict: the output '" + one_line(names[i]) +
-                  "' is omitted, because it has no row per sample, or rows of different shapes");
+      warn_of_omitted(names[i]);
   return predictions;
 }
 
@@ -249,6 +257,66 @@ std::int64_t predict_masks(const fs::path& folder, Trainer& trainer, const std::
   return count;
 }
 
+PredictionOrigin origin_of(DataModule& data) {
+  auto* const source = dynamic_cast<PredictionOriginSource*>(&data);
+  return source == nullptr ? PredictionOrigin{} : source->predict_origin();
+}
+
+// Returns how many samples Trainer::predict() will predict.
+std::int64_t num_samples_to_predict(const Trainer& trainer, DataModule& data) {
+  data.prepare();
+  const std::shared_ptr<DataLoader> loader = data.predict_dataloader();
+  if (!loader) return 0;  // which Trainer::predict() refuses
+  const std::int64_t count = loader->dataset().size(), batch_size = loader->options().batch_size;
+  const std::optional<std::int64_t> limit = trainer.options().limit_predict_batches;
+  return limit && *limit <= count / batch_size ? *limit * batch_size : count;
+}
+
+// Adds the outputs of a program after the first that have a row per sample. `has_rows`: of the first batch.
+void add_outputs(const Prediction& batch, std::vector<bool>& has_rows, Predictions& predictions) {
+  const std::span<const at::Tensor> tensors = batch.outputs.tensors();
+  std::vector<std::string> names;
+  name_outputs(*batch.outputs.structure(), "", names);
+  for (std::size_t i = 1; i < tensors.size(); ++i) {
+    if (has_rows.size() < i) {
+      has_rows.push_back(tensors[i].dim() > 0 && tensors[i].size(0) == batch.indices.size(0));
+      if (!has_rows.back()) warn_of_omitted(names[i]);
+    }
+    if (has_rows[i - 1]) predictions.more.emplace_back(names[i], tensors[i]);
+  }
+}
+
+// Writes each batch to the file, so that memory does not depend on the number of samples. Returns that
+// number.
+std::int64_t predict_in_parts(const EvaluationRequest& asked, Trainer& trainer,
+                              const std::shared_ptr<Module>& model, DataModule& data) {
+  const bool is_program = dynamic_cast<const ExportedModule*>(model.get()) != nullptr;
+  const std::int64_t count = num_samples_to_predict(trainer, data);
+  std::optional<PredictionWriter> writer;
+  std::vector<bool> has_rows;
+  NanCount nan;
+  trainer.predict(model, data, [&](const Prediction& batch) {
+    // Labels of a program that are integers are classes.
+    const bool has_classes =
+        is_classifier(*model) || (asked.input.empty() && batch.batch.tensors().size() > 1 &&
+                                  !batch.batch.labels().is_floating_point());
+    if (!writer)
+      writer.emplace(PredictionWriter::Options{.file = asked.out,
+                                               .num_samples = count,
+                                               .origin = origin_of(data),
+                                               .ids = data.predict_ids(),
+                                               .estimates_targets = !has_classes});
+    const at::Tensor& outputs = batch.outputs.tensors()[0];
+    if (is_classifier(*model)) nan.add(outputs);
+    Predictions predictions = predictions_of(outputs, asked.values, *model);
+    if (is_program) add_outputs(batch, has_rows, predictions);
+    writer->write(predictions, batch.indices);
+  });
+  nan.warn();
+  writer.value().finish();
+  return count;
+}
+
 void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
              const std::vector<std::string>& class_names) {
   const EvaluationRequest& asked = request.evaluation;
@@ -256,17 +324,27 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
     throw ConfigError({.place = "--values " + asked.values,
                        .found = model->name() + " is not a classifier",
                        .wanted = "--values outputs"});
+  data.prepare();
+  require_other_file(asked.out, origin_of(data).data_files);
+  const auto report = [&](std::int64_t count) {
+    if (!request.quiet)
+      std::cout << "predictions for " << count << " samples written to " << asked.out.string() << "\n";
+  };
   if (is_mask_folder(asked.out)) {
     const std::int64_t count = predict_masks(asked.out, trainer, model, data);
     if (!request.quiet) std::cout << count << " masks written to " << asked.out.string() << "\n";
     return;
   }
+  if (is_written_in_parts(asked.out)) return report(predict_in_parts(asked, trainer, model, data));
   const bool has_more =
       keeps_tensors(asked.out) && dynamic_cast<const ExportedModule*>(model.get()) != nullptr;
   Predictions predictions = has_more ? all_outputs(trainer, model, data) : Predictions{};
   at::Tensor outputs;
   if (!predictions.values.defined()) {
     outputs = trainer.predict(model, data);
+    NanCount nan;
+    if (is_classifier(*model)) nan.add(outputs);
+    nan.warn();
     predictions = predictions_of(outputs, asked.values, *model);
   }
   if (predictions.classes.defined()) predictions.class_names = class_names;
@@ -277,10 +355,7 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
     return;
   }
   write_predictions(predictions, asked.out);
-  if (!request.quiet)
-    std::cout << "predictions for "
-              << (predictions.values.defined() ? predictions.values : predictions.classes).size(0)
-              << " samples written to " << asked.out.string() << "\n";
+  report((predictions.values.defined() ? predictions.values : predictions.classes).size(0));
 }
 
 }  // namespace

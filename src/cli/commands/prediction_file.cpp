@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/joined.h"
+#include "cli/commands/prediction_writer.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
@@ -125,23 +126,10 @@ std::string jsonl_of(const Predictions& predictions) {
   return text;
 }
 
-// Returns the ids as int64 [samples]; undefined if there are none, or if one is another text than its number
-// ("007").
-at::Tensor numbers_of(const SampleIds& ids) {
-  if (ids.name.empty()) return {};
-  at::Tensor numbers = at::empty({static_cast<std::int64_t>(ids.values.size())}, at::kLong);
-  auto* out = numbers.mutable_data_ptr<std::int64_t>();
-  for (const std::string& text : ids.values) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
-    if (error != std::errc() || std::to_string(*out++) != text) return {};
-  }
-  return numbers;
-}
-
 StateDict tensors_of(const Predictions& predictions) {
   StateDict state;
   state.tensors.emplace_back("sample", at::arange(num_samples(predictions), at::kLong));
-  if (const at::Tensor ids = numbers_of(predictions.ids); ids.defined())
+  if (const at::Tensor ids = id_numbers_of(predictions.ids); ids.defined())
     state.tensors.emplace_back(predictions.ids.name, ids);
   if (predictions.classes.defined()) state.tensors.emplace_back("class", host_values(predictions.classes));
   if (predictions.several.defined()) state.tensors.emplace_back("classes", predictions.several);
@@ -233,15 +221,28 @@ void write_masks(const at::Tensor& classes, const std::vector<std::string>& name
   }
 }
 
+at::Tensor id_numbers_of(const SampleIds& ids) {
+  if (ids.name.empty()) return {};
+  at::Tensor numbers = at::empty({static_cast<std::int64_t>(ids.values.size())}, at::kLong);
+  auto* out = numbers.mutable_data_ptr<std::int64_t>();
+  for (const std::string& text : ids.values) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+    if (error != std::errc() || std::to_string(*out++) != text) return {};
+  }
+  return numbers;
+}
+
 void check_prediction_file(const std::filesystem::path& file) {
   if (is_mask_folder(file)) return check_mask_folder(file);
   const std::string extension = file.extension().string();
-  if (extension != ".csv" && extension != ".jsonl" && extension != ".npz" && extension != ".safetensors")
+  if (extension != ".csv" && extension != ".jsonl" && extension != ".npz" && extension != ".safetensors" &&
+      !is_written_in_parts(file))
     throw ConfigError({.place = "--out " + file.string(),
                        .found = extension.empty() ? "the file has no extension"
                                                   : "unsupported extension '" + extension + "'",
-                       .wanted = ".csv, .jsonl, .npz, or .safetensors; or a directory for masks, such as "
-                                 "masks/"});
+                       .wanted = ".csv, .jsonl, .npz, .npy, .safetensors, HDF5 (.h5, .hdf5), or NetCDF (.nc, "
+                                 ".nc4, .cdf); or a directory for masks, such as masks/"});
+  require_prediction_library(file);
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder))
     throw ConfigError({.place = "--out " + file.string(),

@@ -33,8 +33,12 @@ bool is_mask_folder(const std::filesystem::path& path);
 void write_masks(const at::Tensor& classes, const std::vector<std::string>& names,
                  const std::filesystem::path& folder);
 
-// Throws ConfigError for an extension other than .csv, .jsonl, .npz and .safetensors, and for a file in a
-// directory that does not exist. Accepts directories of masks.
+// Returns the ids as int64 [samples]; undefined if there are none, or if one is another text than its number
+// ("007").
+at::Tensor id_numbers_of(const SampleIds& ids);
+
+// Throws ConfigError for other extensions than those of the formats, for formats that Kindling was built
+// without, and for a file in a directory that does not exist. Accepts directories of masks.
 void check_prediction_file(const std::filesystem::path& file);
 
 // True for .npz and .safetensors, which hold several tensors of any shape.
@@ -45,7 +49,8 @@ bool keeps_tensors(const std::filesystem::path& file);
 // Throws ConfigError for values of several dimensions per sample and for complex ones.
 std::string csv_of(const Predictions& predictions);
 
-// Writes a file by its extension, atomically. Ids in .npz and .safetensors are int64 if all are integers,
+// Writes a .csv, .jsonl, .npz or .safetensors file by its extension, atomically. PredictionWriter writes the
+// other formats. Ids in .npz and .safetensors are int64 if all are integers,
 // otherwise texts, which .safetensors cannot hold: then a warning is logged.
 void write_predictions(const Predictions& predictions, const std::filesystem::path& file);
 

@@ -297,9 +297,9 @@ void add_evaluations(CLI::App& app, Request& request) {
       ->type_name("FILE");
   predict
       .add_option("--out", request.evaluation.out,
-                  "file to write instead; the extension selects the format: .csv, .jsonl, .npz, or "
-                  ".safetensors; or a "
-                  "directory such as masks/, for the class of each pixel as PNG files")
+                  "file to write instead; the extension selects the format: .csv, .jsonl, .npz, .npy, "
+                  ".safetensors, HDF5 (.h5, .hdf5), or NetCDF (.nc, .nc4, .cdf); or a directory such as "
+                  "masks/, for the class of each pixel as PNG files")
       ->type_name("FILE");
   predict
       .add_option("--values", request.evaluation.values,

@@ -258,6 +258,7 @@ struct ArrayData::Impl {
     train = std::make_shared<PairDataset>(inputs, targets, pairs.train);
     train_rows = pairs.train.inputs;
     if (!pairs.val.inputs.empty()) val = std::make_shared<PairDataset>(inputs, targets, pairs.val);
+    val_rows = pairs.val.targets;
     if (options.rollout_steps == 0) return;
     rollouts = std::make_shared<PairDataset>(inputs, targets, pairs.rollouts.pairs);
     rollout_group = pairs.rollouts.group_size;
@@ -287,15 +288,17 @@ struct ArrayData::Impl {
   const ArrayDataOptions options;
   std::shared_ptr<ChannelScale> scale{};  // of normalize_by
   std::shared_ptr<const Dataset> rollouts{};
-  std::int64_t rollout_group = 0;                 // the samples of a batch of them
-  std::shared_ptr<const Dataset> train{}, val{};  // inputs and labels; nullptr: none
-  std::shared_ptr<const Sampler> sampler{};       // by `weights` or `shuffle_chunks`
-  std::vector<std::int64_t> train_rows{};         // in the arrays; empty: all
-  at::Tensor sample{};                            // of the training, [0, …]: its shape and dtype
-  bool is_coarse = false;                         // in float32, before the scaling
+  std::int64_t rollout_group = 0;                      // the samples of a batch of them
+  std::shared_ptr<const Dataset> train{}, val{};       // inputs and labels; nullptr: none
+  std::shared_ptr<const Sampler> sampler{};            // by `weights` or `shuffle_chunks`
+  std::vector<std::int64_t> train_rows{}, val_rows{};  // in the arrays; empty: all
+  at::Tensor sample{};                                 // of the training, [0, …]: its shape and dtype
+  bool is_coarse = false;                              // in float32, before the scaling
   fs::path predict_file{};
   std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{}, rollout_loader{};
 };
+
+PredictionOriginSource::~PredictionOriginSource() = default;
 
 ArrayData::ArrayData(ArrayDataOptions options, DataOptions data_options)
     : DataModule(std::move(data_options)) {
@@ -320,6 +323,7 @@ void ArrayData::prepare_data() {
     impl_->fit_scale(*dataset_of({samples[0]}),
                      split ? split->train : consecutive_rows(0, num_rows_of(samples[0])), first.place());
   if (split) impl_->train_rows = split->train;
+  if (split && options.val_inputs.empty()) impl_->val_rows = split->val;
   impl_->train = dataset_of(samples, split ? &split->train : nullptr);
   if (split && !split->val.empty()) impl_->val = dataset_of(samples, &split->val);
   if (!options.weights.empty()) {
@@ -448,6 +452,34 @@ SampleIds ArrayData::train_ids() {
     ids.values.push_back(
         std::to_string(impl_->train_rows.empty() ? i : impl_->train_rows[static_cast<std::size_t>(i)]));
   return ids;
+}
+
+PredictionOrigin ArrayData::predict_origin() {
+  const ArrayDataOptions& options = impl_->options;
+  const bool is_other_file = !impl_->predict_file.empty(), has_series = options.layout == "series_time";
+  PredictionOrigin origin{.file = options.labels_file.value_or(options.file),
+                          .array = options.labels,
+                          .sample_dim = options.sample_dim,
+                          .has_rows = !has_series,
+                          .num_row_dims = has_series ? 2U : 1U,
+                          .data_files = {options.file}};
+  if (options.labels_file) origin.data_files.push_back(*options.labels_file);
+  if (options.horizon) {
+    origin.file = options.file;
+    origin.array = options.inputs;
+  } else if (!is_other_file && !options.val_labels.empty()) {
+    origin.array = options.val_labels;
+  }
+  if (!is_other_file) {
+    origin.rows = impl_->val_rows;
+    return origin;
+  }
+  // The last states that pairs in time predict are rows that no file has.
+  origin.has_rows = !options.horizon;
+  origin.predicted_file = impl_->predict_file;
+  origin.predicted_array = options.inputs;
+  origin.data_files.push_back(impl_->predict_file);
+  return origin;
 }
 
 void ArrayData::predict_from(const fs::path& file) { impl_->predict_file = file; }

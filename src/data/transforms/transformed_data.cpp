@@ -159,4 +159,9 @@ SampleIds TransformedData::val_ids() { return data_->val_ids(); }
 
 SampleIds TransformedData::predict_ids() { return data_->predict_ids(); }
 
+PredictionOrigin TransformedData::predict_origin() {
+  auto* const source = dynamic_cast<PredictionOriginSource*>(data_.get());
+  return source == nullptr ? PredictionOrigin{} : source->predict_origin();
+}
+
 }  // namespace kindling

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "base/joined.h"
 #include "base/utf8.h"
+#include "formats/arrays/npy_header.h"
 #include "formats/tensor_types.h"
 #include "formats/zip/zip_writer.h"
 #include "kindling/base/error.h"
@@ -21,14 +21,8 @@ namespace {
   throw CheckpointError({.place = "write_npz, '" + name + "'", .found = found, .wanted = wanted});
 }
 
-// Returns NumPy's name of a type, such as "<f4"; empty: it has none.
-std::string numpy_type(TensorType type) {
-  const TensorTypeRow& row = row_of(type);
-  return row.numpy.empty() ? "" : (row.bytes == 1 ? "|" : "<") + std::string(row.numpy);
-}
-
 void check_array(const TensorToWrite& tensor) {
-  if (numpy_type(tensor.type).empty())
+  if (numpy_type_text(tensor.type).empty())
     refuse_array(tensor.name, "NumPy does not have the type " + std::string(name_of(tensor.type)),
                  "such as float32 or int64");
   std::size_t size = size_of(tensor.type);
@@ -36,20 +30,6 @@ void check_array(const TensorToWrite& tensor) {
   if (size != tensor.size_bytes)
     refuse_array(tensor.name, std::to_string(tensor.size_bytes) + " bytes",
                  std::to_string(size) + " for the shape " + shape_text(tensor.shape));
-}
-
-// The .npy format: a signature, the length of a Python dict, the dict; values begin at a multiple of 64.
-std::string npy_header(const std::string& type, std::span<const std::int64_t> sizes) {
-  std::string shape = joined(sizes, ", ", [](std::int64_t size) { return std::to_string(size); });
-  if (sizes.size() == 1) shape += ",";
-  std::string dict = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + shape + "), }";
-  constexpr std::size_t kBefore = 10, kAlignment = 64;
-  dict.append((kAlignment - (kBefore + dict.size() + 1) % kAlignment) % kAlignment, ' ');
-  dict += '\n';
-  std::string header("\x93NUMPY\x01\x00", 8);
-  header += static_cast<char>(dict.size() & 0xff);
-  header += static_cast<char>(dict.size() >> 8);
-  return header + dict;
 }
 
 // A text is its code points, four bytes each, with zeros up to the length of the longest one.
@@ -93,7 +73,7 @@ void write_npz(const std::filesystem::path& path, std::span<const TensorToWrite>
   };
   for (const TensorToWrite& tensor : tensors) {
     check_array(tensor);
-    std::string bytes = npy_header(numpy_type(tensor.type), tensor.shape);
+    std::string bytes = npy_header(numpy_type_text(tensor.type), tensor.shape);
     if (tensor.size_bytes > 0) bytes.append(static_cast<const char*>(tensor.data), tensor.size_bytes);
     add(tensor.name, std::move(bytes));
   }

@@ -75,10 +75,12 @@ Hdf5Turn::~Hdf5Turn() { H5Eset_auto2(H5E_DEFAULT, printer_, printer_data_); }
 
 Hdf5Id::Hdf5Id(Hdf5Id&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
 
-Hdf5Id::~Hdf5Id() {
-  if (!is_valid()) return;
+Hdf5Id::~Hdf5Id() { close(); }
+
+bool Hdf5Id::close() {
+  if (!is_valid()) return true;
   const Hdf5Turn turn;
-  close_(id_);
+  return close_(std::exchange(id_, -1)) >= 0;
 }
 
 std::string hdf5_reason() {

@@ -34,6 +34,8 @@ class Hdf5Id {
 
   hid_t get() const noexcept { return id_; }
   bool is_valid() const noexcept { return id_ >= 0; }
+  // Closes it now. Returns false if that fails, such as for data that cannot be written.
+  bool close();
 
  private:
   hid_t id_;

@@ -10,7 +10,7 @@
 
 #include "base/joined.h"
 #include "formats/hdf5_lock.h"
-#include "formats/netcdf/classic_netcdf.h"
+#include "formats/netcdf/netcdf_file.h"
 #include "formats/tensor_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -20,115 +20,6 @@ namespace kindling {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<TensorType> tensor_type_of(nc_type type) {
-  switch (type) {
-    case NC_BYTE:
-      return TensorType::int8;
-    case NC_UBYTE:
-      return TensorType::uint8;
-    case NC_SHORT:
-      return TensorType::int16;
-    case NC_USHORT:
-      return TensorType::uint16;
-    case NC_INT:
-      return TensorType::int32;
-    case NC_UINT:
-      return TensorType::uint32;
-    case NC_INT64:
-      return TensorType::int64;
-    case NC_UINT64:
-      return TensorType::uint64;
-    case NC_FLOAT:
-      return TensorType::float32;
-    case NC_DOUBLE:
-      return TensorType::float64;
-    default:
-      return std::nullopt;
-  }
-}
-
-// Requires the lock, as all functions here that call the library.
-void require(int status, const std::string& place, const char* what) {
-  if (status == NC_NOERR) return;
-  throw DataError({.place = place,
-                   .found = std::string(what) + " fails: " + nc_strerror(status),
-                   .wanted = "a NetCDF file that the library can read",
-                   .remedy = "`ncdump -h FILE` shows what it contains"});
-}
-
-// A file that is open for reading.
-class NetcdfFile {
- public:
-  explicit NetcdfFile(const fs::path& path) : path_(path), file_(path), size_(file_.size()) {
-    const auto size = size_of_classic_netcdf(file_);
-    if (size && *size > size_)
-      throw DataError({.place = path.string(),
-                       .found = "it has been cut off: it has " + std::to_string(size_) + " bytes",
-                       .wanted = std::to_string(*size) + " bytes by its header",
-                       .remedy = "copy the file again"});
-    require(nc_open(path.c_str(), NC_NOWRITE, &id_), path.string(), "opening it");
-  }
-  ~NetcdfFile() {
-    const std::lock_guard lock(hdf5_mutex());
-    nc_close(id_);
-  }
-  NetcdfFile(const NetcdfFile&) = delete;
-  NetcdfFile& operator=(const NetcdfFile&) = delete;
-
-  int id() const { return id_; }
-  const fs::path& path() const { return path_; }
-  // The library reads zeros beyond the end of a file of the classic formats.
-  void require_whole() const {
-    if (const std::size_t size = fs::file_size(path_); size < size_)
-      throw DataError({.place = path_.string(),
-                       .found = "it has become shorter, from " + std::to_string(size_) + " to " +
-                                std::to_string(size) + " bytes",
-                       .wanted = "a file that does not change while it is read"});
-  }
-
- private:
-  fs::path path_;
-  InputFile file_;
-  std::size_t size_;
-  int id_ = -1;
-};
-
-struct Variable {
-  int group = -1, id = -1;
-  nc_type type = NC_NAT;
-  std::vector<std::string> dims{};
-  std::vector<std::size_t> sizes{};
-};
-
-std::string name_of_dim(int group, int dim) {
-  char name[NC_MAX_NAME + 1] = {};
-  nc_inq_dimname(group, dim, name);
-  return name;
-}
-
-// Nullopt: there is none of the name.
-std::optional<Variable> find_variable(const NetcdfFile& file, const std::string& name) {
-  Variable variable{.group = file.id()};
-  std::string rest = name;
-  while (rest.starts_with('/')) rest.erase(0, 1);
-  for (std::size_t slash = 0; (slash = rest.find('/')) != std::string::npos; rest.erase(0, slash + 1))
-    if (nc_inq_grp_ncid(variable.group, rest.substr(0, slash).c_str(), &variable.group) != NC_NOERR)
-      return std::nullopt;
-  if (nc_inq_varid(variable.group, rest.c_str(), &variable.id) != NC_NOERR) return std::nullopt;
-  int num_dims = 0;
-  require(nc_inq_varndims(variable.group, variable.id, &num_dims), name, "reading its dimensions");
-  std::vector<int> dims(static_cast<std::size_t>(num_dims));
-  require(nc_inq_var(variable.group, variable.id, nullptr, &variable.type, nullptr, dims.data(), nullptr),
-          name, "reading its dimensions");
-  for (const int dim : dims) {
-    std::size_t size = 0;
-    require(nc_inq_dimlen(variable.group, dim, &size), name, "reading its dimensions");
-    variable.dims.push_back(name_of_dim(variable.group, dim));
-    variable.sizes.push_back(size);
-  }
-  return variable;
-}
 
 void add_names(int group, const std::string& prefix, std::vector<StoredArray>& arrays) {
   int num_variables = 0, num_groups = 0;
@@ -145,7 +36,7 @@ void add_names(int group, const std::string& prefix, std::vector<StoredArray>& a
     if (nc_inq_grpname(inner, name) == NC_NOERR) add_names(inner, prefix + name + "/", arrays);
 }
 
-std::vector<long double> numbers_of(const Variable& variable, const char* name, TensorType type,
+std::vector<long double> numbers_of(const NetcdfVariable& variable, const char* name, TensorType type,
                                     std::size_t count) {
   std::vector<long double> numbers(count);
   const auto read = [&](auto get, auto value) {
@@ -162,7 +53,7 @@ std::vector<long double> numbers_of(const Variable& variable, const char* name, 
   return numbers;
 }
 
-NetcdfAttributes attributes_of(const Variable& variable) {
+NetcdfAttributes attributes_of(const NetcdfVariable& variable) {
   NetcdfAttributes attributes;
   int count = 0;
   nc_inq_varnatts(variable.group, variable.id, &count);
@@ -183,7 +74,7 @@ NetcdfAttributes attributes_of(const Variable& variable) {
         attribute.text = text;
         nc_free_string(1, &text);
       }
-    } else if (const auto number = tensor_type_of(type)) {
+    } else if (const auto number = netcdf_tensor_type(type)) {
       attribute.type = *number;
       attribute.numbers = numbers_of(variable, name, *number, size);
     }
@@ -194,12 +85,12 @@ NetcdfAttributes attributes_of(const Variable& variable) {
 
 class NetcdfRows final : public RowSource {
  public:
-  NetcdfRows(std::shared_ptr<const NetcdfFile> file, Variable variable, std::size_t axis,
+  NetcdfRows(std::shared_ptr<const NetcdfFile> file, NetcdfVariable variable, std::size_t axis,
              NetcdfPacking packing)
       : file_(std::move(file)), variable_(std::move(variable)), axis_(axis), packing_(std::move(packing)) {
     for (std::size_t i = 0; i < variable_.sizes.size(); ++i)
       if (i != axis_) row_values_ *= variable_.sizes[i];
-    value_bytes_ = row_of(*tensor_type_of(variable_.type)).bytes;
+    value_bytes_ = row_of(*netcdf_tensor_type(variable_.type)).bytes;
   }
 
   void read(const std::int64_t* numbers, std::int64_t count, char* out) const override {
@@ -234,43 +125,32 @@ class NetcdfRows final : public RowSource {
     start[axis_] = first;
     counts[axis_] = count;
     const std::lock_guard lock(hdf5_mutex());
-    require(nc_get_vara(variable_.group, variable_.id, start.data(), counts.data(), values), place(),
-            "reading samples");
+    require_netcdf(nc_get_vara(variable_.group, variable_.id, start.data(), counts.data(), values), place(),
+                   "reading samples");
   }
 
   std::shared_ptr<const NetcdfFile> file_;
-  Variable variable_;
+  NetcdfVariable variable_;
   std::size_t axis_, row_values_ = 1, value_bytes_ = 1;
   NetcdfPacking packing_;
 };
 
-bool is_filled(const Variable& variable) {
+bool is_filled(const NetcdfVariable& variable) {
   int has_no_fill = 0;
   return nc_inq_var_fill(variable.group, variable.id, &has_no_fill, nullptr) != NC_NOERR || has_no_fill == 0;
 }
 
-std::size_t sample_axis(const Variable& variable, const std::string& sample_dim, const std::string& place) {
-  if (variable.dims.empty())
-    throw DataError({.place = place, .found = "it is a single value", .wanted = "a dimension of samples"});
-  if (sample_dim.empty()) return 0;
-  const auto found = std::ranges::find(variable.dims, sample_dim);
-  if (found != variable.dims.end()) return static_cast<std::size_t>(found - variable.dims.begin());
-  throw DataError({.place = place,
-                   .found = "it has no dimension '" + sample_dim + "' (data.sample_dim)",
-                   .wanted = "one of its dimensions, " + list_names(variable.dims)});
-}
-
 StoredArray array_of(const std::shared_ptr<const NetcdfFile>& file, const std::string& name,
-                     Variable variable, const std::string& sample_dim, NetcdfDecoding decoding) {
+                     NetcdfVariable variable, const std::string& sample_dim, NetcdfDecoding decoding) {
   const std::string place = file->path().string() + ", variable '" + name + "'";
-  const std::optional<TensorType> type = tensor_type_of(variable.type);
+  const std::optional<TensorType> type = netcdf_tensor_type(variable.type);
   if (!type)
     throw DataError({.place = place,
                      .found = variable.type == NC_CHAR || variable.type == NC_STRING
                                   ? "its values are texts"
                                   : "its values are of a type of their own (compound, enum, opaque or vlen)",
                      .wanted = "numbers"});
-  const std::size_t axis = sample_axis(variable, sample_dim, place);
+  const std::size_t axis = netcdf_sample_axis(variable, sample_dim, place);
   NetcdfPacking packing(*type, attributes_of(variable), decoding, is_filled(variable), place);
   StoredArray array{.name = name, .type = packing.type()};
   array.shape.push_back(static_cast<std::int64_t>(variable.sizes[axis]));
@@ -292,7 +172,7 @@ std::vector<StoredArray> stored_netcdf(const fs::path& path, const std::set<std:
   std::vector<StoredArray> arrays;
   for (const std::string& name : names) {
     if (name.empty()) continue;
-    std::optional<Variable> variable = find_variable(*file, name);
+    std::optional<NetcdfVariable> variable = find_netcdf_variable(*file, name);
     if (variable) arrays.push_back(array_of(file, name, std::move(*variable), sample_dim, decoding));
   }
   if (arrays.size() < names.size() - names.count("")) add_names(file->id(), "", arrays);

@@ -400,6 +400,7 @@ at::Tensor Trainer::Impl::predict(Module& model, BatchSource source) {
 void Trainer::Impl::predict(Module& model, BatchSource source,
                             const std::function<void(const Prediction&)>& take) {
   const EvaluationScope scope(model, context, loop.evaluation_log());
+  source.keep_order();
   source.seek(0);
   for (Batch batch; source.next(batch);) {
     Batch outputs;

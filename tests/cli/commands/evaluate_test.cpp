@@ -251,9 +251,10 @@ TEST_F(EvaluatedRun, PythonReadsThePredictions) {
 }
 
 TEST_F(EvaluatedRun, RefusesAFileBeforePredicting) {
-  const ProgramRun extension = predict("p.h5");
+  const ProgramRun extension = predict("p.mat");
   EXPECT_EQ(extension.exit_code, 2);
-  EXPECT_NE(extension.err.find("unsupported extension '.h5'; expected: .csv, .jsonl, .npz, or .safetensors"),
+  EXPECT_NE(extension.err.find("unsupported extension '.mat'; expected: .csv, .jsonl, .npz, .npy, "
+                               ".safetensors, HDF5 (.h5, .hdf5), or NetCDF (.nc, .nc4, .cdf); or"),
             std::string::npos)
       << extension.err;
   const ProgramRun folder = predict("nowhere/p.npz");
