@@ -119,6 +119,7 @@
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/replay.h"
 #include "kindling/training/rollout_validation.h"
+#include "kindling/training/spike_options.h"
 #include "kindling/training/step_times.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/threads_finder.h"

@@ -19,6 +19,8 @@ inline constexpr const char* kOptimizer = "optimizer.";
 inline constexpr const char* kOptimizers = "optimizers.";  // of a ManualModule; the optimizer's name follows
 inline constexpr const char* kSchedule = "schedule.";
 inline constexpr const char* kScaler = "scaler.";
+inline constexpr const char* kSpikes =
+    "spikes.";  // latest losses; the optimizer's name follows, if it has one
 inline constexpr const char* kGradientShards = "gradient_shards.";  // their random states
 inline constexpr const char* kLog = "log.";
 inline constexpr const char* kRandom = "random.";

@@ -13,6 +13,7 @@
 #include "kindling/loggers/logger.h"
 #include "kindling/optim/optimizer_factory.h"
 #include "kindling/optim/schedule.h"
+#include "kindling/training/spike_options.h"
 
 namespace kindling {
 
@@ -89,6 +90,8 @@ struct TrainerOptions {
   // parameters unchanged, and the fit ends as diverged once the host sees it; "skip": skips its update;
   // "ignore": does not check.
   std::string on_nonfinite = "stop";
+  // Tests the loss of every step against those before it; absent: no test. A config has it as [on_spike].
+  std::optional<SpikeOptions> on_spike{};
   // Logs the p-norm of every parameter's gradient, before clipping, as grad_norm/NAME; 0: none.
   double track_grad_norm = 0;
   bool detect_anomaly = false;  // throws an Error that names the operator whose gradient is NaN; slow

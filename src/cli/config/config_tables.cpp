@@ -129,6 +129,7 @@ std::string ConfigTables::text_with_optional_tables(const Registry& registry) co
   add_optional_transforms(tables, registry);
   add_optional_optimization(tables, registry);
   const std::string off = "off without this table";
+  tables.add("on_spike", off, {tables.defaults<SpikeOptions>()});
   tables.add("early_stopping", off, {tables.defaults<EarlyStoppingOptions>()});
   tables.add("ema", off, {tables.defaults<ExponentialMovingAverageOptions>()});
   tables.add("swa", off, {tables.defaults<StochasticWeightAveragingOptions>()});

@@ -19,6 +19,7 @@
 #include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
+#include "kindling/training/spike_options.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 
 namespace kindling {
@@ -82,6 +83,7 @@ struct ConfigTables {
   RestartOptions restarts;
   ModelCheckpointOptions checkpoint;
   ResumeOptions resume;
+  OptionalTable<SpikeOptions> on_spike;
   OptionalTable<EarlyStoppingOptions> early_stopping;
   OptionalTable<ExponentialMovingAverageOptions> ema;
   OptionalTable<StochasticWeightAveragingOptions> swa;

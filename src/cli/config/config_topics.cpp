@@ -124,6 +124,9 @@ void ConfigTopics::add_training() {
       add({.table = "checkpoint",
            .title = "Checkpoints",
            .description = "`[checkpoint]` controls when checkpoints are saved and which are kept."}));
+  add_options<SpikeOptions>(add({.table = "on_spike",
+                                 .title = "Loss spikes",
+                                 .description = "`[on_spike]` tests the loss of every step for spikes."}));
   add_options<EarlyStoppingOptions>(add({.table = "early_stopping",
                                          .title = "Early stopping",
                                          .description = "`[early_stopping]` turns early stopping on."}));

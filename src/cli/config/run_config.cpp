@@ -142,6 +142,7 @@ TrainerOptions RunConfig::trainer_options() const {
   TrainerOptions options = trainer.options;
   options.num_gpus = num_gpus();
   options.num_processes = 1;
+  if (on_spike.is_on) options.on_spike = on_spike.options;
   for (const auto& maker : callback_makers) options.callbacks.push_back(maker.make());
   // After the user's callbacks: these see the records as the user's callbacks have changed them, and set the
   // learning rate last.

@@ -338,8 +338,9 @@ class TablesReader {
       reader_.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
   }
 
-  // [early_stopping], [ema] and [swa].
+  // [on_spike], [early_stopping], [ema] and [swa].
   void read_techniques() {
+    optional_table("on_spike", tables_.on_spike);
     optional_table("early_stopping", tables_.early_stopping);
     optional_table("ema", tables_.ema);
     optional_table("swa", tables_.swa);

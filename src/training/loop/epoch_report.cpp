@@ -18,6 +18,34 @@ constexpr double kPreviewInterval_s = 1;
 // The loss scale falls by this factor from one warning to the next.
 constexpr double kScaleBetweenWarnings = 0x1p-8;
 
+// Spikes that were skipped are reported separately.
+void warn_of_skipped_steps(const Record& record, double num_spikes) {
+  const double* const steps = record.find("skipped_steps");
+  if (steps == nullptr || *steps <= num_spikes) return;
+  log_warning("epoch " + std::to_string(record.epoch) + ": " + number_text(*steps - num_spikes) +
+              " steps were skipped because their loss or gradients were not finite, or no label counted");
+}
+
+// Returns "steps 3, 17 and 4 more".
+std::string text_of_steps(const std::set<std::int64_t>& steps) {
+  constexpr std::size_t kMostNamed = 8;
+  std::string text = steps.size() == 1 ? "step " : "steps ";
+  std::size_t num_named = 0;
+  for (auto step = steps.begin(); step != steps.end() && num_named < kMostNamed; ++step)
+    text += (num_named++ == 0 ? "" : ", ") + std::to_string(*step);
+  return steps.size() == num_named ? text
+                                   : text + " and " + std::to_string(steps.size() - num_named) + " more";
+}
+
+void warn_of_spikes(std::int64_t epoch, const std::set<std::int64_t>& steps, const SpikeOptions& options) {
+  if (steps.empty()) return;
+  const bool is_one = steps.size() == 1;
+  log_warning("epoch " + std::to_string(epoch) + ": the loss had a spike, more than " +
+              number_text(options.factor) + " spreads above the median of the latest losses, in " +
+              text_of_steps(steps) + "; " + (is_one ? "its update was " : "their updates were ") +
+              (options.action == "skip" ? "skipped" : "made (on_spike.action = \"warn\")"));
+}
+
 void put(Record& record, std::string_view name, double value) {
   for (auto& [known, old] : record.values)
     if (known == name) {
@@ -33,6 +61,13 @@ void put_counts(Record& record, const TransferCounts& counts) {
 }
 
 }  // namespace
+
+void warn_of_steps(const Record& record, const std::set<std::int64_t>& spikes,
+                   const std::optional<SpikeOptions>& on_spike) {
+  const bool are_skipped = on_spike && on_spike->action == "skip";
+  warn_of_skipped_steps(record, are_skipped ? static_cast<double>(spikes.size()) : 0);
+  if (on_spike) warn_of_spikes(record.epoch, spikes, *on_spike);
+}
 
 EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers,
                          std::int64_t every_n_steps, EpochClock& clock, ProcessGroup* group)
@@ -186,6 +221,8 @@ Record EpochReport::close(const NamedValues& validation) {
   if (const auto steps = state_.log.marked_steps(skipped).size() + state_.log.marked_steps(empty).size();
       steps > 0)
     put(record, "skipped_steps", static_cast<double>(steps));
+  if (const std::size_t spikes = spike_steps().size(); spikes > 0)
+    put(record, "spikes", static_cast<double>(spikes));
   if (const std::int64_t samples = source_ == nullptr ? 0 : source_->num_skipped_samples(); samples > 0)
     put(record, "skipped_samples", static_cast<double>(samples));
   put_shares(record);
@@ -246,6 +283,10 @@ std::optional<EpochReport::StepRows> EpochReport::first_diverged() const {
   const std::int64_t step = log.tag(first).global_step, end = first + 1;
   while (first > 0 && log.tag(first - 1).global_step == step) --first;
   return StepRows{.first = log.tag(first), .num_batches = end - first};
+}
+
+std::set<std::int64_t> EpochReport::spike_steps() const {
+  return state_.log.marked_steps(state_.log.find_column(kSpikeColumn, EpochLog::Kind::internal));
 }
 
 void EpochReport::draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches, double at) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@
 #include "training/state/train_state.h"
 
 namespace kindling {
+
+// Logs warnings about the steps of an epoch that were skipped, and those whose loss was a spike.
+void warn_of_steps(const Record& record, const std::set<std::int64_t>& spikes,
+                   const std::optional<SpikeOptions>& on_spike);
 
 // Turns the log, the clocks and the counts of an epoch into records for loggers, callbacks and the model's
 // board.
@@ -66,6 +71,8 @@ class EpochReport {
   // Returns the first step on the host that NonfiniteGuard has marked with "stop", if any. Complete only
   // after log.move_to_host(), which a save therefore calls first.
   std::optional<StepRows> first_diverged() const;
+  // Returns the steps in the log, on the host, whose loss was a spike.
+  std::set<std::int64_t> spike_steps() const;
   // True if a step record or a preview has found such a row.
   bool has_met_divergence() const noexcept { return has_met_divergence_; }
   // The source passed to begin().

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "base/joined.h"
@@ -25,12 +26,6 @@
 
 namespace kindling {
 namespace {
-
-void warn_of_skipped_steps(const Record& record) {
-  if (const double* steps = record.find("skipped_steps"))
-    log_warning("epoch " + std::to_string(record.epoch) + ": " + number_text(*steps) +
-                " steps were skipped because their loss or gradients were not finite, or no label counted");
-}
 
 // Within an epoch the position is a number of batches, which means other samples if the number of batches has
 // changed. That may be intended, for example a smaller batch_size after running out of memory.
@@ -293,9 +288,10 @@ Metrics FitLoop::close_epoch(const NamedValues& validation) {
   Module& model = *state_.model;
   stop_if_diverged();
   warn_unused_optimizers(state_);
+  const std::set<std::int64_t> spikes = report_.spike_steps();  // while the log has them
   Record record = report_.close(validation);
   StateTransaction transaction(state_);  // the log is empty and the record not yet reported
-  warn_of_skipped_steps(record);
+  warn_of_steps(record, spikes, context_->options.on_spike);
   Progress& at = state_.progress;
   forget_carried_states(model, /*at_epoch_end=*/true);
   used_ = {.samples = num_samples_used()};

@@ -15,6 +15,10 @@
 namespace kindling {
 namespace {
 
+// The numbers that are reduced along with the gradients begin with the weight, whether a loss was not finite,
+// and the sum of the losses. On the host, the votes and the use of the parameters follow.
+constexpr std::int64_t kWeight = 0, kNotFinite = 1, kLossSum = 2, kVotes = 3;
+
 // The first bucket is small, so that the first transfer starts early. Each transfer has a fixed cost.
 constexpr std::int64_t kFirstBucket_bytes = 1 << 20, kBucket_bytes = 25 << 20;
 
@@ -99,7 +103,8 @@ GradientPlan::GradientPlan(const Optimizer& optimizer, const torch::nn::Module& 
     (loses_no_bit ? buffers_ : other_buffers_).push_back(buffer);
   }
   for (const at::Tensor& buffer : buffers_) num_in_buffers_ += buffer.numel();
-  at_buffers_ = 2 + (is_host_ ? static_cast<std::int64_t>(StopConsensus::kNumVotes + parameters_.size()) : 0);
+  at_buffers_ =
+      kVotes + (is_host_ ? static_cast<std::int64_t>(StopConsensus::kNumVotes + parameters_.size()) : 0);
   std::vector<std::vector<std::size_t>> members;
   std::int64_t bytes = 0;
   for (std::size_t i = parameters_.size(); i-- > 0;) {
@@ -194,13 +199,13 @@ void GradientPlan::send_full_ones() {
 }
 
 void GradientPlan::send_all(ProcessGroup& group, GradientShare share, std::span<const at::Tensor> losses,
-                            const StopConsensus::Votes& votes) {
+                            const std::optional<StepLoss>& loss_sum, const StopConsensus::Votes& votes) {
   const at::NoGradGuard no_grad;
   sends_to_ = nullptr;
   has_seen_one_ = has_seen_one_ || std::ranges::any_of(num_calls_, [](int calls) { return calls > 0; });
   comes_once_ = comes_once_ && std::ranges::all_of(num_calls_, [](int calls) { return calls <= 1; });
   if (!is_host_) agree_on_use(group);
-  write_more(share, losses, votes);
+  write_more(share, losses, loss_sum, votes);
   write_buffers(/*are_those_of_all=*/group.rank() == 0);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!buckets_[places_[i].bucket].has(places_[i].member)) take(i, share.scale);
@@ -209,7 +214,7 @@ void GradientPlan::send_all(ProcessGroup& group, GradientShare share, std::span<
 }
 
 void GradientPlan::write_more(GradientShare share, std::span<const at::Tensor> losses,
-                              const StopConsensus::Votes& votes) {
+                              const std::optional<StepLoss>& loss_sum, const StopConsensus::Votes& votes) {
   const TotalWeight& weight = share.weight;
   const bool counts = !weight.is_known_zero();
   at::Tensor all = more(0, at_buffers_);
@@ -217,6 +222,7 @@ void GradientPlan::write_more(GradientShare share, std::span<const at::Tensor> l
     const auto write = [&]<class Number>(Number* number) {
       *number++ = static_cast<Number>(weight.number);
       *number++ = !counts || std::ranges::all_of(losses, is_finite_on_host) ? 0 : NAN;
+      *number++ = static_cast<Number>(counts && loss_sum ? loss_sum->number : 0);
       number = std::ranges::copy(votes, number).out;
       for (const at::Tensor& parameter : parameters_)
         *number++ = counts && parameter.grad().defined() ? 1 : 0;
@@ -226,11 +232,15 @@ void GradientPlan::write_more(GradientShare share, std::span<const at::Tensor> l
     else
       write(all.mutable_data_ptr<float>());
   } else {
-    all.select(0, 0).fill_(weight.number);
-    if (!weight.is_known()) all.select(0, 0).add_(weight.on_device.view(at::IntArrayRef()));
-    all.select(0, 1).zero_();
+    all.select(0, kWeight).fill_(weight.number);
+    if (!weight.is_known()) all.select(0, kWeight).add_(weight.on_device.view(at::IntArrayRef()));
+    all.select(0, kNotFinite).zero_();
     for (const at::Tensor& loss : losses)
-      if (counts) all.select(0, 1).add_(loss.detach().view(at::IntArrayRef()).mul(0));
+      if (counts) all.select(0, kNotFinite).add_(loss.detach().view(at::IntArrayRef()).mul(0));
+    has_loss_ = has_loss_ || loss_sum.has_value();
+    if (has_loss_) all.select(0, kLossSum).fill_(loss_sum ? loss_sum->number : 0);
+    if (counts && loss_sum && loss_sum->on_device.defined())
+      all.select(0, kLossSum).copy_(loss_sum->on_device.view(at::IntArrayRef()));
   }
 }
 
@@ -266,32 +276,38 @@ void GradientPlan::agree_on_use(ProcessGroup& group) {
 at::Tensor GradientPlan::receive(StopConsensus& stop) {
   const at::NoGradGuard no_grad;
   for (GradientBucket& bucket : buckets_) bucket.receive();
-  const at::Tensor total = more(0, 1).select(0, 0).clone();
-  is_empty_ = is_host_ && number_at(0) == 0;
-  if (!is_host_) total.masked_fill_(total.eq(0), 1);  // the sums of gradients are 0, too
+  const at::Tensor total = more(kWeight, 1).select(0, 0).clone();
+  is_empty_ = is_host_ && number_at(kWeight) == 0;
+  if (is_host_)
+    mean_loss_.number = number_at(kLossSum) / number_at(kWeight);
+  else if (has_loss_)
+    mean_loss_.on_device = more(kLossSum, 1).select(0, 0).div(total);  // NaN if no label has counted
+  if (!is_host_) total.masked_fill_(total.eq(0), 1);                   // the sums of gradients are 0, too
   if (!is_empty_)
     for (GradientBucket& bucket : buckets_) bucket.divide(total);
   if (is_host_) {
     StopConsensus::Votes sums{};
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(number_at(2 + i));
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      sums[i] = static_cast<float>(number_at(kVotes + static_cast<std::int64_t>(i)));
     stop.count(sums);
   }
   give_gradients();
   give_buffers();
-  return more(1, 1).select(0, 0).clone();
+  return more(kNotFinite, 1).select(0, 0).clone();
 }
 
 // On the host.
-double GradientPlan::number_at(std::size_t index) const {
+double GradientPlan::number_at(std::int64_t index) const {
   const at::Tensor all = more(0, at_buffers_);
   return is_wide_ ? all.const_data_ptr<double>()[index] : all.const_data_ptr<float>()[index];
 }
 
 void GradientPlan::give_gradients() {
-  constexpr std::size_t kFirstUse = 2 + StopConsensus::kNumVotes;
+  constexpr auto kFirstUse = kVotes + static_cast<std::int64_t>(StopConsensus::kNumVotes);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& gradient = parameters_[i].mutable_grad();
-    const bool is_there = is_host_ ? number_at(kFirstUse + i) > 0 : used_by_any_[i] == '1';
+    const bool is_there =
+        is_host_ ? number_at(kFirstUse + static_cast<std::int64_t>(i)) > 0 : used_by_any_[i] == '1';
     gradient = is_there ? buckets_[places_[i].bucket].view(places_[i].member) : at::Tensor();
   }
 }

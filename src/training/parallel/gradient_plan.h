@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "kindling/distributed/process_group.h"
 #include "kindling/optim/optimizer.h"
 #include "training/parallel/gradient_bucket.h"
+#include "training/state/spike_detector.h"
 #include "training/state/stop_consensus.h"
 
 namespace kindling {
@@ -49,9 +51,11 @@ class GradientPlan {
   // Sends all that has not been sent yet. On a GPU the ranks first tell each other which parameters have
   // gradients.
   void send_all(ProcessGroup& group, GradientShare share, std::span<const at::Tensor> losses,
-                const StopConsensus::Votes& votes);
+                const std::optional<StepLoss>& loss_sum, const StopConsensus::Votes& votes);
   // Waits for the sums and stores them in parameters and buffers; see GradientReducer::reduce().
   at::Tensor receive(StopConsensus& stop);
+  // Returns the sum of the losses over the sum of the weights in the latest step, of all ranks.
+  const StepLoss& mean_loss() const noexcept { return mean_loss_; }
   // Whether no label of any rank has counted in the latest step, if the host knows.
   bool is_empty() const noexcept { return is_empty_; }
   // Buffers of rank 0 that are broadcast separately, because their dtype is too wide for the last bucket.
@@ -65,11 +69,12 @@ class GradientPlan {
   void note(std::size_t parameter);
   void take(std::size_t parameter, double scale);
   void send_full_ones();
-  void write_more(GradientShare share, std::span<const at::Tensor> losses, const StopConsensus::Votes& votes);
+  void write_more(GradientShare share, std::span<const at::Tensor> losses,
+                  const std::optional<StepLoss>& loss_sum, const StopConsensus::Votes& votes);
   void write_buffers(bool are_those_of_all);
   void agree_on_use(ProcessGroup& group);
   void give_gradients();
-  double number_at(std::size_t index) const;  // of those after the gradients
+  double number_at(std::int64_t index) const;  // of those after the gradients
   void give_buffers();
   at::Tensor more(std::int64_t begin, std::int64_t count) const {
     return buckets_.back().more().narrow(0, begin, count);
@@ -87,6 +92,8 @@ class GradientPlan {
   bool is_empty_ = false, is_wide_ = false;  // the numbers are float64
   ProcessGroup* sends_to_ = nullptr;         // set while a backward is running
   GradientShare share_;
+  StepLoss mean_loss_;
+  bool has_loss_ = false;
   // For the hooks, which may live longer; null after this object.
   const std::shared_ptr<GradientPlan*> self_ = std::make_shared<GradientPlan*>(this);
 };

@@ -42,12 +42,14 @@ void GradientReducer::send_while_ready(const Optimizer& optimizer, std::unique_p
 }
 
 at::Tensor GradientReducer::reduce(Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan,
-                                   GradientShare share, std::span<const at::Tensor> losses) {
+                                   GradientShare share, std::span<const at::Tensor> losses,
+                                   const std::optional<StepLoss>& loss_sum) {
   renew(plan, optimizer);
-  plan->send_all(group_, share, losses, stop_.votes());
+  plan->send_all(group_, share, losses, loss_sum, stop_.votes());
   if (!optimizer.parameters().front().is_cpu()) vote();
   const at::Tensor not_finite = plan->receive(stop_);
   is_empty_ = plan->is_empty();
+  mean_loss_ = plan->mean_loss();
   group_.broadcast(plan->other_buffers());
   return not_finite;
 }

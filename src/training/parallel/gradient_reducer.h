@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,9 +32,9 @@ class LoneGroup : public ProcessGroup {
 };
 
 // Reduces the gradients of all ranks to the mean over their samples, bit-identical on all ranks. Gradients
-// are sent in buckets, the last layers first. Sent along with them are the number of samples, whether a loss
-// was not finite, which parameters had a gradient, votes for a stop, and the buffers (running means) of rank
-// 0, which all other ranks take.
+// are sent in buckets, the last layers first. Sent along with them are the number of samples, the sum of
+// the losses, whether one was not finite, which parameters had a gradient, votes for a stop, and the buffers
+// (running means) of rank 0, which all other ranks take.
 class GradientReducer {
  public:
   // All arguments outlive it. With `in_tree`, sums do not depend on the number of ranks; see GradientShards.
@@ -48,8 +49,13 @@ class GradientReducer {
   // Returns a number on the parameters' device that is NaN if a loss of any rank was not finite, else 0.
   // `losses` are those of this rank's gradients. A parameter without a gradient on any rank stays without
   // one. Throws DistributedError, and ConfigError for sparse gradients.
+  // `loss_sum`: the sum of the losses of this rank, times their weights, for the spike test. Either all steps
+  // of a run have one, unless no label of the rank has counted, or none has.
   at::Tensor reduce(Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan, GradientShare share,
-                    std::span<const at::Tensor> losses);
+                    std::span<const at::Tensor> losses, const std::optional<StepLoss>& loss_sum);
+  // Returns the mean loss over the labels of all ranks in the latest reduce(), the same on all ranks. On a
+  // device it is NaN if no label has counted.
+  const StepLoss& mean_loss() const noexcept { return mean_loss_; }
   // Whether no label of any rank has counted in the latest reduce(), as far as the host knows.
   bool is_empty() const noexcept { return is_empty_; }
 
@@ -62,6 +68,7 @@ class GradientReducer {
   const TrainState& state_;
   const bool in_tree_;
   bool is_empty_ = false;
+  StepLoss mean_loss_;
   StopConsensus::Votes votes_{};              // being reduced
   std::unique_ptr<ProcessGroup::Work> vote_;  // on GPUs
 };

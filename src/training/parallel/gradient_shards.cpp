@@ -55,13 +55,14 @@ void GradientShards::begin_batch() {
 }
 
 // A sum that is complete goes into the tree at once, so that it needs no separate memory.
-void GradientShards::take(const Optimizer& optimizer, at::Tensor weight) {
+void GradientShards::take(const Optimizer& optimizer, Sums of_loss) {
   if (shard_ == 0) of_first_ = copies_of(buffers_);
   Gradients gradients;
   for (at::Tensor parameter : optimizer.parameters()) {
     gradients.push_back(std::exchange(parameter.mutable_grad(), {}));
   }
-  gradients.push_back(std::move(weight));
+  gradients.push_back(std::move(of_loss.weight));
+  gradients.push_back(std::move(of_loss.loss));
   std::optional<Gradients>& sum = sums_[static_cast<std::size_t>(shard_)];
   if (sum)
     add(*sum, std::move(gradients));
@@ -98,7 +99,7 @@ void GradientShards::add(Gradients& to, Gradients from) {
   }
 }
 
-at::Tensor GradientShards::give(const Optimizer& optimizer) {
+GradientShards::Sums GradientShards::give(const Optimizer& optimizer) {
   for (std::optional<Gradients>& rest : sums_)  // in a window that ended before it was full
     if (rest) put_into_tree(*std::exchange(rest, std::nullopt));
   std::optional<Gradients> sum;
@@ -113,7 +114,7 @@ at::Tensor GradientShards::give(const Optimizer& optimizer) {
     parameter.mutable_grad() = (*sum)[i];
   }
   put_back(buffers_, of_first_);
-  return sum->back();
+  return {.weight = (*sum)[sum->size() - 2], .loss = sum->back()};
 }
 
 }  // namespace kindling

@@ -37,15 +37,19 @@ class GradientShards {
     ShardStreams::Scope random_;
   };
 
-  // Takes the gradients of the latest shard from the optimizer's parameters. `weight`: of its loss, a scalar
-  // of the type in which it travels.
-  void take(const Optimizer& optimizer, at::Tensor weight);
+  // The weight of a loss and, for the spike test, the loss times its weight (else undefined): scalars of the
+  // type in which they travel.
+  struct Sums {
+    at::Tensor weight, loss;
+  };
+  // Takes the gradients of the latest shard from the optimizer's parameters.
+  void take(const Optimizer& optimizer, Sums of_loss);
   // Sets the parameters' gradients to the sum, and the buffers to those after the first shard. Returns the
-  // sum of the weights, added up in the same order.
-  at::Tensor give(const Optimizer& optimizer);
+  // sums, added up in the same order.
+  Sums give(const Optimizer& optimizer);
 
  private:
-  using Gradients = std::vector<at::Tensor>;  // may be undefined; the weight comes last
+  using Gradients = std::vector<at::Tensor>;  // may be undefined; those of the loss come last
   static void add(Gradients& to, Gradients from);
   void begin_window();
   void begin_batch();

@@ -37,6 +37,9 @@ ProcessGroup::NamedTexts values_of(TrainerOptions options, const DistributedOpti
   for (const OptionRef& option : all.refs())
     if (option.notes.policy.across_ranks == OptionPolicy::AcrossRanks::must_agree) shared.add(option);
   for (auto& value : value_texts(shared)) values.push_back(std::move(value));
+  if (options.on_spike)
+    for (const auto& [option, text] : value_texts(OptionSet::of(*options.on_spike)))
+      values.emplace_back("on_spike." + option, text);
   values.emplace_back("the number of callbacks", std::to_string(options.callbacks.size()));
   std::map<std::string, int> numbers;  // of callbacks of the same type
   for (const auto& callback : options.callbacks) {

@@ -245,6 +245,7 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
   scaler.reset();
+  spike_detectors_.clear();
   if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
   is_early_stop_pending = has_custom_batches = false;
@@ -280,6 +281,22 @@ void TrainState::make_optimizers() {
   optimizers = make_named_optimizers(*model);
   if (!options_.master_weights) return;
   for (const auto& [name, one] : optimizers) one->use_master_weights();
+}
+
+SpikeDetector& TrainState::spike_detector(std::string_view name) {
+  const auto found = spike_detectors_.find(name);
+  if (found != spike_detectors_.end()) return found->second;
+  return spike_detectors_.try_emplace(std::string(name), log.device(), *options_.on_spike).first->second;
+}
+
+// A run without the losses starts with none: it was saved by a former version, or did not test them.
+void TrainState::load_spike_detectors(const StateDict& state) {
+  spike_detectors_.clear();
+  if (!options_.on_spike) return;
+  for (const auto& [key, losses] : part_of(state, saved_keys::kSpikes).tensors) {
+    const std::size_t end = key.rfind('.');  // "losses", or "generator.losses"
+    spike_detector(end == std::string::npos ? "" : key.substr(0, end)).load(losses);
+  }
 }
 
 double TrainState::lr() const {
@@ -355,6 +372,9 @@ void TrainState::save(StateDict& state) {
   save_optimizers(state);
   if (plateaus) put_part(saved_keys::kSchedule, *plateaus);
   if (scaler) put_part(saved_keys::kScaler, *scaler);
+  for (const auto& [name, detector] : spike_detectors_)
+    state.tensors.emplace_back(saved_keys::kSpikes + (name.empty() ? "" : name + ".") + "losses",
+                               detector.losses());
   streams.save(state);
   log.save(state, saved_keys::kLog);
   digest.add_rows(log);
@@ -404,6 +424,7 @@ void TrainState::load(const StateDict& state) {
   load_optimizers(state);
   if (plateaus) plateaus->load(part_of(state, saved_keys::kSchedule));
   if (scaler) scaler->load(part_of(state, saved_keys::kScaler));
+  load_spike_detectors(state);
   streams.load(state);
   log.load(state, saved_keys::kLog, [this](const std::string& name) { return model->metric_of(name); });
   digest.load(state, log.num_rows());

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +22,7 @@
 #include "kindling/training/trainer_options.h"
 #include "metrics/log_digest.h"
 #include "training/state/grad_scaler.h"
+#include "training/state/spike_detector.h"
 #include "training/state/stop_consensus.h"
 
 namespace kindling {
@@ -63,6 +66,8 @@ class TrainState {
   Optimizer& require_optimizer(std::string_view name);
   // Changes whenever optimizers are replaced: what is kept for an optimizer belongs to one generation.
   std::int64_t optimizer_generation() const noexcept { return optimizer_generation_; }
+  // Returns the losses of an optimizer's steps, for on_spike. The only optimizer of a model has no name.
+  SpikeDetector& spike_detector(std::string_view name);
   double lr() const;  // of the optimizer, of several the first; 0 before there is one
   // True until the first step: create_optimizer() is to be called.
   bool needs_optimizer() const { return !optimizer && !model->updates_manually(); }
@@ -84,6 +89,7 @@ class TrainState {
   friend class StateTransaction;
   friend void require_loadable(const StateDict&, std::shared_ptr<Module>, const TrainerOptions&, std::size_t);
   void save_optimizers(StateDict& state);
+  void load_spike_detectors(const StateDict& state);
   void save_optimizer(const Optimizer& one, const std::string& prefix, StateDict& state);
   void make_optimizers();  // the named ones
   void load_optimizers(const StateDict& state);
@@ -91,6 +97,7 @@ class TrainState {
 
   const TrainerOptions& options_;
   std::int64_t optimizer_generation_ = 0;
+  std::map<std::string, SpikeDetector, std::less<>> spike_detectors_;  // by optimizer
   bool is_open_ = false;
   bool has_warned_of_state_ = false;  // of an optimizer that may keep state outside the checkpoint
 };

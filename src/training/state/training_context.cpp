@@ -137,6 +137,7 @@ void require_master_weights_fit(const TrainerOptions& options) {
 TrainerOptions resolved(TrainerOptions options) {
   require_matching_libtorch();
   validate(options, "TrainerOptions");
+  if (options.on_spike) validate(*options.on_spike, "TrainerOptions::on_spike");
   require_no_null("TrainerOptions::callbacks", options.callbacks);
   require_no_null("TrainerOptions::loggers", options.loggers);
   if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;

@@ -5,6 +5,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -61,6 +62,34 @@ void AccumulationWindow::add(const Batch& batch, const at::Tensor& weight) {
   }
 }
 
+void AccumulationWindow::add_loss(const Batch& batch, const at::Tensor& weight, const at::Tensor& loss,
+                                  const at::Tensor& counted) {
+  if (!batch.is_valid()) return;
+  const double number = !weight.defined() ? size_of(batch) : weight.is_cpu() ? host_number(weight) : 1;
+  if (number == 0) return;
+  if (!loss_sum_) loss_sum_.emplace();
+  if (loss.is_cpu() && (!weight.defined() || weight.is_cpu())) {
+    loss_sum_->number += host_number(loss) * (is_alone_ ? 1 : number);
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const bool is_weighted = weight.defined() && !weight.is_cpu();
+  at::Tensor sum = (is_weighted ? counted : loss).detach();
+  if (is_alone_ && is_weighted) sum = sum.masked_fill(weight.le(0), std::numeric_limits<double>::quiet_NaN());
+  if (!is_alone_) sum = is_weighted ? sum.mul(weight) : sum.mul(number);
+  at::Tensor& total = loss_sum_->on_device;
+  total = total.defined() ? total.add(sum) : sum;
+}
+
+std::optional<StepLoss> AccumulationWindow::mean_loss() const {
+  if (!loss_sum_ || is_alone_) return loss_sum_;
+  if (!loss_sum_->on_device.defined()) return StepLoss{.number = loss_sum_->number / total_.number};
+  const at::NoGradGuard no_grad;
+  const at::Tensor& sum = loss_sum_->on_device;
+  if (total_.is_known()) return StepLoss{.on_device = sum.div(total_.number)};
+  return StepLoss{.on_device = sum.div(total_.on_device.add(total_.number))};
+}
+
 void AccumulationWindow::complete(Optimizer& optimizer) const {
   const at::NoGradGuard no_grad;
   const auto gradients = optimizer.gradients();
@@ -100,7 +129,7 @@ StepOutcome AutomaticStep::run(const Batch& batch, WindowPosition at) {
   }
   const at::Tensor loss = gradients_of(batch, at), weight = BatchGradients::weight_in(state_.log);
   window_.add(batch, weight);
-  note_loss(loss, weight);
+  note_loss(batch, loss, weight);
   const std::size_t column = state_.log.column("train_loss");
   state_.log.mark(column, loss);
   if (weight.defined())
@@ -122,23 +151,33 @@ void AutomaticStep::end_window() {
   end_row(state_.log.tag(state_.log.num_rows() - 1).weight);
 }
 
-at::Tensor AutomaticStep::weight_of_shard(const Batch& batch) {
+GradientShards::Sums AutomaticStep::sums_of_shard(const Batch& batch, const at::Tensor& loss) {
+  const at::NoGradGuard no_grad;
+  if (!batch.is_valid())
+    return {.weight = at::zeros({}), .loss = tests_spikes() ? at::zeros({}) : at::Tensor()};
   const at::Tensor weight = BatchGradients::weight_in(state_.log);
   const bool is_wide =
       state_.optimizer->parameters().front().scalar_type() == at::kDouble;  // see GradientPlan
   const at::ScalarType type = is_wide ? at::kDouble : at::kFloat;
-  return weight.defined() ? weight.to(type, /*non_blocking=*/false, /*copy=*/true)
-                          : at::scalar_tensor(static_cast<double>(batch.num_valid()), at::dtype(type));
+  GradientShards::Sums sums;
+  sums.weight = weight.defined() ? weight.to(type, /*non_blocking=*/false, /*copy=*/true)
+                                 : at::scalar_tensor(static_cast<double>(batch.num_valid()), at::dtype(type));
+  if (!tests_spikes()) return sums;
+  sums.loss = loss.detach().view(at::IntArrayRef()).to(type).mul(sums.weight);
+  if (weight.defined()) sums.loss.masked_fill_(sums.weight.eq(0), 0);  // such a loss may be NaN
+  return sums;
 }
 
 // Keeps the losses that must be finite. That of a batch without a label that counts may be NaN.
-void AutomaticStep::note_loss(const at::Tensor& loss, const at::Tensor& weight) {
+void AutomaticStep::note_loss(const Batch& batch, const at::Tensor& loss, const at::Tensor& weight) {
   if (!weight.defined())
     losses_.push_back(loss);
   else if (!weight.is_cpu())
     losses_.push_back(counted_loss());
   else if (host_number(weight) > 0)
     losses_.push_back(loss);
+  if (tests_spikes() && !shards_)
+    window_.add_loss(batch, weight, loss, losses_.empty() ? at::Tensor() : losses_.back());
 }
 
 // A replay lends it until the next batch.
@@ -154,6 +193,12 @@ GradientShare AutomaticStep::share() const {
   return {.scale = shards_ ? 1 : window_.expected(), .weight = total_};
 }
 
+std::optional<StepLoss> AutomaticStep::tested_loss() const {
+  if (!tests_spikes()) return std::nullopt;
+  if (shards_) return loss_sum_;
+  return update_->reduces() ? window_.loss_sum() : window_.mean_loss();
+}
+
 at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
   window_.expect(batch);
   const SeedOf seed_of = [&](const at::Tensor& weight) {
@@ -165,7 +210,7 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
   if (shards_) {
     const GradientShards::Scope shard(*shards_, at.index);
     const at::Tensor loss = compute(batch, /*begins_window=*/true, seed_of);
-    shards_->take(*state_.optimizer, batch.is_valid() ? weight_of_shard(batch) : at::zeros({}));
+    shards_->take(*state_.optimizer, sums_of_shard(batch, loss));
     return loss;
   }
   // A captured step produces all its gradients at once, so none can be sent early. Nor are those of the first
@@ -193,10 +238,17 @@ at::Tensor AutomaticStep::compute(const Batch& batch, bool begins_window, const 
 void AutomaticStep::update() {
   const ActivityScope scope(&context_.clock, Activity::update);
   total_ = window_.total();
-  if (shards_) total_ = total_of(shards_->give(*state_.optimizer));
+  if (shards_) {
+    const GradientShards::Sums sums = shards_->give(*state_.optimizer);
+    total_ = total_of(sums.weight);
+    loss_sum_.reset();
+    if (sums.loss.defined())
+      loss_sum_ =
+          sums.loss.is_cpu() ? StepLoss{.number = host_number(sums.loss)} : StepLoss{.on_device = sums.loss};
+  }
   if (!update_->reduces()) window_.complete(*state_.optimizer);
   bool is_first = true;  // the first evaluation of the loss has been done
-  update_->run(*state_.optimizer, /*name=*/{}, {losses_, share()},
+  update_->run(*state_.optimizer, /*name=*/{}, {losses_, share(), tested_loss()},
                [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
   losses_.clear();
   update_->end_step();

@@ -29,6 +29,7 @@ class AccumulationWindow {
   void begin() {
     expected_ = 0;
     total_ = {};
+    loss_sum_.reset();
   }
   // The next batch: assumes that all batches have as many samples as the first one, and the window will be
   // full.
@@ -38,11 +39,18 @@ class AccumulationWindow {
   // Returns what to multiply the gradient of its loss by; times `unit`, which is expected() by default.
   LossSeed seed(const Batch& batch, const at::Tensor& weight, double unit) const;
   void add(const Batch& batch, const at::Tensor& weight);
+  // The same for its loss, for the spike test. On a device, `counted` is the loss if it has a weight above 0,
+  // else 0.
+  void add_loss(const Batch& batch, const at::Tensor& weight, const at::Tensor& loss,
+                const at::Tensor& counted);
   // Corrects the sum of the gradients, so that it is that of the mean.
   void complete(Optimizer& optimizer) const;
   // Times the sum of the gradients, gives the sum over all labels.
   double expected() const { return expected_; }
   const TotalWeight& total() const { return total_; }
+  // The sum of the losses times their weights, and their mean; nothing if the host knows that none counted.
+  const std::optional<StepLoss>& loss_sum() const { return loss_sum_; }
+  std::optional<StepLoss> mean_loss() const;
 
  private:
   static double size_of(const Batch& batch) {
@@ -53,6 +61,7 @@ class AccumulationWindow {
   bool is_alone_;
   double expected_ = 0;
   TotalWeight total_;
+  std::optional<StepLoss> loss_sum_;  // of a lone batch its loss
 };
 
 // The step of a model with one optimizer, which the trainer runs.
@@ -70,10 +79,12 @@ class AutomaticStep : public Step {
   // Computes the gradients of the batch, twice if the step is to be checked.
   at::Tensor compute(const Batch& batch, bool begins_window, const SeedOf& seed_of);
   void update();
-  void note_loss(const at::Tensor& loss, const at::Tensor& weight);
+  void note_loss(const Batch& batch, const at::Tensor& loss, const at::Tensor& weight);
   at::Tensor counted_loss();
-  at::Tensor weight_of_shard(const Batch& batch);
+  GradientShards::Sums sums_of_shard(const Batch& batch, const at::Tensor& loss);
   GradientShare share() const;
+  std::optional<StepLoss> tested_loss() const;
+  bool tests_spikes() const { return context_.options.on_spike.has_value(); }
   at::Tensor evaluate_again();  // the loss and gradients of the batch, for optimizers that need a closure
   void end_row(double weight);
 
@@ -82,7 +93,8 @@ class AutomaticStep : public Step {
   const std::unique_ptr<BatchGradients> gradients_;
   const std::unique_ptr<OptimizerUpdate> update_;
   AccumulationWindow window_;
-  TotalWeight total_;  // of the window, when it is complete
+  TotalWeight total_;                 // of the window, when it is complete
+  std::optional<StepLoss> loss_sum_;  // the same, of shards
   std::optional<GradientShards> shards_;
   std::optional<GradientRecheck> recheck_;
   const std::shared_ptr<ProcessGroup>

@@ -13,6 +13,7 @@
 #include "kindling/base/log.h"
 #include "nn/named_optimizers.h"
 #include "nn/repeated_uses.h"
+#include "tensors/host_number.h"
 #include "training/parallel/sync_batch_norm.h"
 
 namespace kindling {
@@ -132,6 +133,15 @@ at::Tensor ManualStep::training_step(const Batch& batch) {
   return loss;
 }
 
+std::optional<StepLoss> ManualStep::tested_loss(const at::Tensor& loss) const {
+  if (num_counted_ == 0) return std::nullopt;
+  const double weight = update_->reduces() ? static_cast<double>(num_counted_) : 1;
+  if (loss.is_cpu()) return StepLoss{.number = host_number(loss) * weight};
+  const at::NoGradGuard no_grad;
+  const at::Tensor number = loss.detach();
+  return StepLoss{.on_device = weight == 1 ? number : number.mul(weight)};
+}
+
 void ManualStep::update(std::string_view name, const at::Tensor& loss, bool retain_graph) {
   const at::AutoGradMode with_gradients(true);
   const AutocastPause pause(state_.log.device());
@@ -152,7 +162,10 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   if (optimizer.gradients().empty()) refuse_without_gradients(optimizer, place);
   const ActivityScope scope(&context_.clock, Activity::update);
   const double num_samples = static_cast<double>(num_counted_);
-  update_->run(optimizer, name, {{&loss, 1}, {.scale = num_samples, .weight = {.number = num_samples}}},
+  update_->run(optimizer, name,
+               {{&loss, 1},
+                {.scale = num_samples, .weight = {.number = num_samples}},
+                context_.options.on_spike ? tested_loss(loss) : std::nullopt},
                /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
   update_->end_update();

@@ -33,6 +33,7 @@ class ManualStep : public Step, private ManualUpdates {
  private:
   void update(std::string_view name, const at::Tensor& loss, bool retain_graph) override;
   at::Tensor training_step(const Batch& batch);
+  std::optional<StepLoss> tested_loss(const at::Tensor& loss) const;
 
   const StepContext context_;
   TrainState& state_;

@@ -4,6 +4,7 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/any.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
@@ -107,25 +108,44 @@ void NonfiniteGuard::check_on_device(std::span<const at::Tensor> losses, std::sp
   }
 }
 
+// The tensors keep their addresses, because captured work reads and writes them.
+void NonfiniteGuard::test_spike(SpikeDetector& detector, const std::optional<StepLoss>& loss) {
+  is_spike_ = false;
+  if (!detector.window().defined()) {
+    if (loss) is_spike_ = detector.test(static_cast<float>(loss->number));
+    return;
+  }
+  const at::TensorOptions scalar = at::dtype(at::kFloat).device(detector.window().device());
+  if (!spike_.defined()) spike_ = at::zeros({}, scalar);
+  if (loss)
+    detector.test(loss->on_device.defined() ? loss->on_device : at::full({}, loss->number, scalar), spike_);
+  else
+    spike_.zero_();
+}
+
 void NonfiniteGuard::step_if_finite(Optimizer& optimizer, const GradScaler* scaler,
                                     const Optimizer::Closure& closure) const {
-  if (found_ || is_empty_) return;
-  const bool stays = found_inf_.defined() && is_sticky();
+  if (found_ || is_empty_ || (is_spike_ && skips_spikes_)) return;
+  const at::Tensor spike = skipped_spike();
+  const bool stays = found_inf_.defined() && is_sticky() && !spike.defined();
   if (scaler != nullptr) {
-    optimizer.step({.found_inf = either(*scaler)});
-  } else if (!found_inf_.defined() || (stays && !optimizer.can_skip())) {
+    optimizer.step({.found_inf = any_of({found_inf_, spike, scaler->found_inf()})});
+  } else if ((!found_inf_.defined() && !spike.defined()) || (stays && !optimizer.can_skip())) {
     // On a device the step can be reported, but its update cannot be prevented.
     if (optimizer.needs_closure())
       optimizer.step_with(closure);
     else
       optimizer.step();
   } else {
-    optimizer.step({.found_inf = found_inf_, .found_inf_stays = stays});
+    optimizer.step({.found_inf = any_of({found_inf_, spike}), .found_inf_stays = stays});
   }
 }
 
-at::Tensor NonfiniteGuard::either(const GradScaler& scaler) const {
-  return found_inf_.defined() ? at::maximum(found_inf_, scaler.found_inf()) : scaler.found_inf();
+at::Tensor NonfiniteGuard::any_of(std::initializer_list<at::Tensor> flags) {
+  at::Tensor any;
+  for (const at::Tensor& flag : flags)
+    if (flag.defined()) any = any.defined() ? at::maximum(any, flag) : flag;
+  return any;
 }
 
 void NonfiniteGuard::mark_diverged(EpochLog& log) const {
@@ -137,22 +157,39 @@ void NonfiniteGuard::mark_diverged(EpochLog& log) const {
     log.mark(column, found_ ? 1. : 0.);
 }
 
-std::optional<NonfiniteGuard::Skipped> NonfiniteGuard::skipped(const GradScaler* scaler) const {
-  if (is_empty_ && may_skip(scaler)) return Skipped{.number = 1};
-  if (found_ && (scaler != nullptr || !is_sticky())) return Skipped{.number = 1};
-  if (scaler != nullptr) return Skipped{.on_device = either(*scaler)};
-  if (!is_on() || is_sticky()) return std::nullopt;
-  return Skipped{.on_device = found_inf_};
+std::optional<NonfiniteGuard::Flag> NonfiniteGuard::skipped(const GradScaler* scaler) const {
+  if (!may_skip(scaler)) return std::nullopt;
+  const bool found_once = found_ && (scaler != nullptr || !is_sticky());
+  if (is_empty_ || found_once || (is_spike_ && skips_spikes_)) return Flag{.number = 1};
+  const bool counts = scaler != nullptr || !is_sticky();  // else "diverged" marks it
+  return Flag{.on_device = any_of({counts ? found_inf_ : at::Tensor(), skipped_spike(),
+                                   scaler != nullptr ? scaler->found_inf() : at::Tensor()})};
 }
 
-void NonfiniteGuard::mark_skipped(EpochLog& log, const Skipped& found) {
+std::optional<NonfiniteGuard::Flag> NonfiniteGuard::spike() const {
+  if (spike_.defined()) return Flag{.on_device = spike_};
+  return is_spike_ ? std::optional(Flag{.number = 1}) : std::nullopt;
+}
+
+void NonfiniteGuard::mark_spike(EpochLog& log, const Flag& found) {
+  const std::size_t column = log.column(kSpikeColumn, EpochLog::Kind::internal);
+  if (found.on_device.defined() && found.number == 0)
+    log.mark(column, found.on_device);
+  else
+    log.mark(column, found.number);
+}
+
+void NonfiniteGuard::mark_skipped(EpochLog& log, const Flag& found) {
   const std::size_t column = log.column(kSkippedColumn, EpochLog::Kind::internal);
   const bool is_on_device = found.on_device.defined() && found.number == 0;
   if (is_on_device)
     log.mark(column, found.on_device);
   else
     log.mark(column, found.number);
-  log.commit_sums(is_on_device ? found.on_device : at::scalar_tensor(found.number));
+  if (is_on_device)
+    log.commit_sums(found.on_device);
+  else
+    log.commit_sums(found.number == 0 ? at::Tensor() : at::scalar_tensor(found.number));
 }
 
 void NonfiniteGuard::mark_empty(EpochLog& log) {

@@ -48,6 +48,14 @@ at::Tensor either(const at::Tensor& former, const at::Tensor& next) {
   return former.defined() ? at::maximum(former, next) : next.clone();
 }
 
+// Adds what one update has found to what the step has found so far.
+void add(const std::optional<NonfiniteGuard::Flag>& latest, std::optional<NonfiniteGuard::Flag>& sum) {
+  if (!latest) return;
+  if (!sum) sum.emplace();
+  sum->number = std::max(sum->number, latest->number);
+  if (latest->on_device.defined()) sum->on_device = either(sum->on_device, latest->on_device);
+}
+
 void require_dense(const at::Tensor& gradient, const std::string& column) {
   if (gradient.is_sparse())
     throw ConfigError({.place = "track_grad_norm",
@@ -147,12 +155,13 @@ std::vector<ErrorParts> repeated_loss_errors(const Optimizer& optimizer, const T
         {.place = "optimizer",
          .found = "it evaluates the loss several times, which data-parallel training does not support",
          .wanted = "another optimizer, or a single process"});
-  const bool skips = options.on_nonfinite == "skip" && !conditions.is_on_cpu;
+  const bool is_on_device = !conditions.is_on_cpu;
   const std::pair<const char*, bool> is_set[] = {
       {"accumulate_grad_batches", options.accumulate_grad_batches > 1},
       {"gradient_clip_val", options.gradient_clip_val > 0},
       {"precision", Precision::named(options.precision).scales_gradients},
-      {"on_nonfinite", skips}};
+      {"on_nonfinite", options.on_nonfinite == "skip" && is_on_device},
+      {"on_spike", options.on_spike && options.on_spike->action == "skip" && is_on_device}};
   for (const auto& [option, is_refused] : is_set)
     if (is_refused)
       errors.push_back({.place = option,
@@ -187,7 +196,8 @@ OptimizerUpdate::OptimizerUpdate(const StepContext& context, const Callbacks& ca
     : context_(context),
       callbacks_(callbacks),
       capture_(std::move(capture)),
-      guard_(context.options.on_nonfinite) {
+      guard_(context.options.on_nonfinite,
+             context.options.on_spike && context.options.on_spike->action == "skip") {
   const bool in_tree = context.options.gradient_shards > 1;
   if (context.group() != nullptr || in_tree)
     reducer_.emplace(context.group() != nullptr ? *context.group() : alone_, stop, context.state, in_tree);
@@ -209,21 +219,11 @@ void OptimizerUpdate::send_while_ready(const Optimizer& optimizer, GradientShare
 void OptimizerUpdate::run(Optimizer& optimizer, std::string_view name, const Origin& origin,
                           const Optimizer::Closure& closure) {
   OptimizerSlot& own = slot(name);
-  std::span<const at::Tensor> losses = origin.losses;
-  at::Tensor global_loss;
-  bool is_empty = origin.share.weight.is_known_zero();
-  if (reducer_) {
-    require_supported(optimizer);
-    const auto start = EpochClock::Clock::now();
-    global_loss = reducer_->reduce(optimizer, own.plan, origin.share, losses);
-    context_.clock.add_exchange(EpochClock::Clock::now() - start);
-    losses = {&global_loss, 1};
-    is_empty = reducer_->is_empty();
-  }
-  guard_.set_empty(is_empty);
-  const auto measure = [&] { this->measure(optimizer, name, losses); };
+  Measured measured = reduce(optimizer, own, origin);
+  if (context_.options.on_spike) measured.detector = &context_.state.spike_detector(name);
+  const auto measure = [&] { this->measure(optimizer, name, measured); };
   if (UpdateCapture* const capture = this->capture())
-    capture->measure(optimizer, losses, measure);
+    capture->measure(optimizer, tensors_read(measured), measure);
   else
     measure();
   Module& model = *context_.state.model;
@@ -237,18 +237,43 @@ void OptimizerUpdate::run(Optimizer& optimizer, std::string_view name, const Ori
   callbacks_.call(&Callback::on_after_optimizer_step, model, optimizer);
 }
 
-void OptimizerUpdate::measure(Optimizer& optimizer, std::string_view name,
-                              std::span<const at::Tensor> losses) {
+OptimizerUpdate::Measured OptimizerUpdate::reduce(Optimizer& optimizer, OptimizerSlot& slot,
+                                                  const Origin& origin) {
+  guard_.set_empty(origin.share.weight.is_known_zero());
+  if (!reducer_) return {.losses = origin.losses, .loss = origin.loss};
+  require_supported(optimizer);
+  std::optional<StepLoss> loss_sum = origin.loss;
+  if (context_.options.on_spike && !loss_sum) loss_sum.emplace();  // other ranks have one
+  const auto start = EpochClock::Clock::now();
+  global_loss_ = reducer_->reduce(optimizer, slot.plan, origin.share, origin.losses, loss_sum);
+  context_.clock.add_exchange(EpochClock::Clock::now() - start);
+  guard_.set_empty(reducer_->is_empty());
+  Measured measured{.losses = {&global_loss_, 1}};
+  if (context_.options.on_spike && !reducer_->is_empty()) measured.loss = reducer_->mean_loss();
+  return measured;
+}
+
+void OptimizerUpdate::measure(Optimizer& optimizer, std::string_view name, const Measured& of) {
   if (scaler() != nullptr) scaler()->unscale(optimizer);
   if (is_watched()) context_.observer->on_gradients(optimizer);
   if (context_.options.track_grad_norm != 0) mark_gradient_norms(optimizer, slot(name).norm_columns);
+  if (of.detector != nullptr) guard_.test_spike(*of.detector, of.loss);
   if (context_.options.gradient_clip_algorithm == "norm") {
-    guard_.check(losses, optimizer, clip(optimizer, name), scaler());
+    guard_.check(of.losses, optimizer, clip(optimizer, name), scaler());
     return;
   }
-  guard_.check(losses, optimizer, {}, scaler());  // before the limit, which hides infinite numbers
+  guard_.check(of.losses, optimizer, {}, scaler());  // before the limit, which hides infinite numbers
   if (context_.options.gradient_clip_val > 0)
     clip_grad_value(optimizer.gradients(), context_.options.gradient_clip_val);
+}
+
+// Captured work depends on the addresses of these tensors.
+std::span<const at::Tensor> OptimizerUpdate::tensors_read(const Measured& of) {
+  if (of.detector == nullptr) return of.losses;
+  read_.assign(of.losses.begin(), of.losses.end());
+  read_.push_back(of.detector->window());
+  if (of.loss && of.loss->on_device.defined()) read_.push_back(of.loss->on_device);
+  return read_;
 }
 
 // Logs the p-norms of the gradients with one operator on the device, without a wait.
@@ -288,20 +313,19 @@ void OptimizerUpdate::end_step() {
 
 void OptimizerUpdate::begin_updates() {
   skipped_.reset();
+  spike_.reset();
   found_inf_.reset();
 }
 
 void OptimizerUpdate::end_update() {
   guard_.mark_diverged(context_.state.log);
   if (scaler() != nullptr) found_inf_ = either(found_inf_, scaler()->found_inf());
-  const auto latest = guard_.skipped(scaler());
-  if (!latest) return;
-  if (!skipped_) skipped_.emplace();
-  skipped_->number = std::max(skipped_->number, latest->number);
-  if (latest->on_device.defined()) skipped_->on_device = either(skipped_->on_device, latest->on_device);
+  add(guard_.skipped(scaler()), skipped_);
+  add(guard_.spike(), spike_);
 }
 
 void OptimizerUpdate::end_updates() {
+  if (spike_) NonfiniteGuard::mark_spike(context_.state.log, *spike_);
   if (skipped_)
     NonfiniteGuard::mark_skipped(context_.state.log, *skipped_);
   else if (guard_.may_skip(scaler()))

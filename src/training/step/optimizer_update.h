@@ -91,6 +91,9 @@ class OptimizerUpdate {
   struct Origin {
     std::span<const at::Tensor> losses;
     GradientShare share;
+    // For the spike test: their weighted mean or, if gradients are reduced, the sum of the losses times their
+    // weights. Absent: no label has counted, or losses are not tested.
+    std::optional<StepLoss> loss{};
   };
   // `name` is that of a ManualModule's optimizer, empty for the only one of a model. The closure is for
   // optimizers that evaluate the loss again.
@@ -117,7 +120,15 @@ class OptimizerUpdate {
     std::vector<std::string> norm_columns{};  // log columns, by parameter
   };
   OptimizerSlot& slot(std::string_view name);
-  void measure(Optimizer& optimizer, std::string_view name, std::span<const at::Tensor> losses);
+  // What the work between backward and update reads.
+  struct Measured {
+    std::span<const at::Tensor> losses;
+    std::optional<StepLoss> loss{};
+    SpikeDetector* detector = nullptr;  // without on_spike
+  };
+  Measured reduce(Optimizer& optimizer, OptimizerSlot& slot, const Origin& origin);
+  void measure(Optimizer& optimizer, std::string_view name, const Measured& of);
+  std::span<const at::Tensor> tensors_read(const Measured& of);
   void mark_gradient_norms(Optimizer& optimizer, std::vector<std::string>& columns) const;
   at::Tensor clip(Optimizer& optimizer, std::string_view name);  // returns the norm; undefined: unknown
   void step(Optimizer& optimizer, OptimizerSlot& slot, const Optimizer::Closure& closure);
@@ -134,8 +145,10 @@ class OptimizerUpdate {
   const std::unique_ptr<UpdateCapture> capture_;
   NonfiniteGuard guard_;
   // Of the updates of the running step, if it may have several.
-  std::optional<NonfiniteGuard::Skipped> skipped_;
-  at::Tensor found_inf_;  // reported by the scaler
+  std::optional<NonfiniteGuard::Flag> skipped_, spike_;
+  at::Tensor found_inf_;          // reported by the scaler
+  at::Tensor global_loss_;        // not finite if a loss of any rank was not
+  std::vector<at::Tensor> read_;  // see tensors_read()
   LoneGroup alone_;
   std::optional<GradientReducer> reducer_;  // with several ranks, or with gradient_shards
   std::map<std::string, OptimizerSlot, std::less<>> slots_;

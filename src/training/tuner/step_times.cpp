@@ -102,7 +102,8 @@ StepTimes measure_steps(const TrainerOptions& trainer, const std::shared_ptr<Mod
     require_steps(options);
     const auto watch = std::make_shared<StepWatch>(options);
     TrainerOptions trial = trial_options(trainer, options.warm_up_steps + options.steps);
-    trial.on_nonfinite = trainer.on_nonfinite;  // the check is part of a step
+    trial.on_nonfinite = trainer.on_nonfinite;  // the checks are part of a step
+    trial.on_spike = trainer.on_spike;
     trial.log_every_n_steps = trainer.log_every_n_steps;
     trial.profile = false;
     trial.callbacks = {watch};

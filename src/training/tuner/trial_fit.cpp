@@ -21,6 +21,7 @@ TrainerOptions trial_options(TrainerOptions of_training, std::int64_t num_steps)
     options.num_gpus = trial_device(options).is_cpu() ? 0 : 1;
   options.limit_val_batches = options.num_sanity_val_steps = 0;
   options.on_nonfinite = "ignore";
+  options.on_spike.reset();
   options.nonfinite_dir.clear();
   options.schedule = {};
   options.callbacks.clear();

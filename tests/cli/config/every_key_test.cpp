@@ -59,7 +59,7 @@ std::vector<std::string> wrong_values(const PrintedKey& key) {
 TEST(EveryKey, RefusesValuesOutOfRange) {
   const Scratch scratch(memory_folder());
   std::vector<std::string> tables{
-      "[early_stopping]\n[ema]\nevaluate = false\napply_at_end = false\n[swa]\nswa_lrs = "
+      "[on_spike]\n[early_stopping]\n[ema]\nevaluate = false\napply_at_end = false\n[swa]\nswa_lrs = "
       "[0.01]\n[checkpoint]\n"};
   Registry registry;
   register_builtin(registry);

@@ -85,14 +85,15 @@ TEST_F(Techniques, RunsEvaluateWithValidatedWeights) {
 
 TEST_F(Techniques, AreOffWithoutTheirTables) {
   const std::string off = fit("", {"--print-config"}).out;
-  for (const char* table : {"[early_stopping]", "[ema]", "[swa]"})
+  for (const char* table : {"[on_spike]", "[early_stopping]", "[ema]", "[swa]"})
     EXPECT_EQ(off.find(table), std::string::npos) << off;
-  const std::string on =
-      fit("[early_stopping]\n[ema]\n[swa]\nswa_lrs = [0.1]\nevaluate = false\napply_at_end = false\n",
-          {"--print-config"})
-          .out;
-  for (const char* line : {"[early_stopping]", "patience = 3", "[ema]", "decay = 0.999", "[swa]",
-                           "swa_epoch_start = 0.8", "annealing_strategy = \"cos\"", "swa_lrs = [0.1]"})
+  const std::string on = fit("[on_spike]\n[early_stopping]\n[ema]\n[swa]\nswa_lrs = [0.1]\nevaluate = "
+                             "false\napply_at_end = false\n",
+                             {"--print-config"})
+                             .out;
+  for (const char* line :
+       {"[on_spike]", "window = 100", "[early_stopping]", "patience = 3", "[ema]", "decay = 0.999", "[swa]",
+        "swa_epoch_start = 0.8", "annealing_strategy = \"cos\"", "swa_lrs = [0.1]"})
     EXPECT_NE(on.find(line), std::string::npos) << line << "\n" << on;
   write_text(scratch_ / "printed.toml", on);
   EXPECT_EQ(run_program({"fit", "--check", "-c", (scratch_ / "printed.toml").string()}).exit_code, 0);
@@ -113,8 +114,20 @@ TEST_F(Techniques, AreCheckedBeforeTheRun) {
   expect("[swa]\nswa_lrs = [0.1]\nannealing_strategy = \"cosine\"\n", "expected one of \"cos\", \"linear\"");
   expect("[ema]\ndecay = 1.1\n", "'ema.decay': expected a number");
   expect("[ema]\n[swa]\nswa_lrs = [0.1]\n", "the model can have one average at a time");
+  expect("[on_spike]\nfactor = 1.0\n", "'on_spike.factor': expected a number > 1");
+  expect("[on_spike]\nwindow = 7\n", "'on_spike.window': expected an integer >= 8");
+  expect("[on_spike]\naction = \"stop\"\n", "expected one of \"warn\", \"skip\"");
   expect("[early_stopping]\npatience = -1\n", "'early_stopping.patience': expected an integer");
   expect("[early_stopping]\npatient = 3\n", "did you mean 'patience'?");
+}
+
+// The losses of an untrained model differ by its batches alone, and the factor is small.
+TEST_F(Techniques, SpikesAreCountedInTheRecords) {
+  const ProgramRun run = fit("[on_spike]\nfactor = 1.001\nwindow = 8\naction = \"skip\"\n",
+                             {"optimizer.lr=1e-6", "trainer.max_epochs=1", "trainer.limit_train_batches=40"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(text_of(run_folder_ / "metrics.jsonl").find("\"spikes\":"), std::string::npos);
+  EXPECT_NE(run.err.find("skipped"), std::string::npos) << run.err;
 }
 
 TEST_F(Techniques, EarlyStoppingEndsTheRunAndItsResume) {

@@ -139,6 +139,9 @@ inline std::vector<std::pair<std::string, TrainerOptions>> step_option_cases() {
           {"channels last", {.channels_last = "on"}},
           {"skipping", {.on_nonfinite = "skip"}},
           {"ignoring", {.on_nonfinite = "ignore"}},
+          {"skipping spikes", {.on_spike = SpikeOptions{.factor = 1.01, .window = 8, .action = "skip"}}},
+          {"reporting spikes in windows",
+           {.accumulate_grad_batches = 2, .on_spike = SpikeOptions{.factor = 1.01, .window = 8}}},
           {"norms of gradients", {.log_every_n_steps = 1, .track_grad_norm = 2}},
           {"several validations", {.val_check_interval = 0.5}},
           {"momentum", {.optimizer = [](ParameterGroups p) {

@@ -44,7 +44,7 @@ struct Planned {
   }
   at::Tensor finish(ProcessGroup& group, GradientShare share, const at::Tensor& loss) {
     StopConsensus stop{StopToken(), &group};
-    plan.send_all(group, share, {&loss, 1}, stop.votes());
+    plan.send_all(group, share, {&loss, 1}, {}, stop.votes());
     return plan.receive(stop);
   }
   void drop_gradients() {
@@ -95,7 +95,7 @@ TEST(GradientPlan, ReducesComplexNumbers) {
     const at::Tensor loss = at::real(model.weight * factor).sum();
     loss.backward();
     StopConsensus stop{StopToken(), &group};
-    plan.send_all(group, {}, std::array{loss.detach()}, stop.votes());
+    plan.send_all(group, {}, std::array{loss.detach()}, {}, stop.votes());
     plan.receive(stop);
     group.broadcast(plan.other_buffers());
     // The gradient of Re(w f) is the conjugate of f. The mean of 1 and 5 is 3.
@@ -233,7 +233,7 @@ TEST(GradientPlan, CallsTheHooksOfParametersInEveryStep) {
       loss.backward();
       StopConsensus stop{StopToken(), &group};
       const at::Tensor detached = loss.detach();
-      plan.send_all(group, {}, {&detached, 1}, stop.votes());
+      plan.send_all(group, {}, {&detached, 1}, {}, stop.votes());
       plan.receive(stop);
       expect_all(model.early.grad(), 2);
     };

@@ -46,16 +46,16 @@ TEST(TrainerFields, DecideEveryOption) {
 
 // A new member breaks the binding: give it a field with a policy, or add it to those that no config can set.
 TEST(TrainerFields, ListEveryMemberThatAConfigCanSet) {
-  constexpr std::size_t kNotInConfigs = 8;  // optimizer, schedule and its interval, callbacks, loggers,
-                                            // process_group, nonfinite_dir, profile_dir
+  constexpr std::size_t kNotInTrainer = 9;  // on_spike, optimizer, schedule and its interval, callbacks,
+                                            // loggers, process_group, nonfinite_dir, profile_dir
   TrainerOptions options;
   auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4,
-         c5, c6, c7, c8, c9, d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, e0, e1, e2, e3, e4, e5, e6, e7] =
+         c5, c6, c7, c8, c9, d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, e0, e1, e2, e3, e4, e5, e6, e7, e8] =
       options;
-  EXPECT_EQ(options_by_name(options).size() + kNotInConfigs, 48U);
+  EXPECT_EQ(options_by_name(options).size() + kNotInTrainer, 49U);
   EXPECT_EQ(&a0, &options.max_epochs);
-  EXPECT_EQ(&e0, &options.optimizer);
-  EXPECT_EQ(&e7, &options.profile_dir);
+  EXPECT_EQ(&e1, &options.optimizer);
+  EXPECT_EQ(&e8, &options.profile_dir);
 }
 
 TEST(TrainerFields, KeepTheseDecisions) {
@@ -149,6 +149,7 @@ TrainerOptions unusual_options() {
           .log_every_n_steps = 5,
           .num_threads = 2,
           .on_nonfinite = "skip",
+          .on_spike = SpikeOptions{},
           .track_grad_norm = 2,
           .detect_anomaly = true,
           .deterministic = "warn",
@@ -191,6 +192,7 @@ TEST(TrialOptions, ResetTheOptionsThatEndWatchAndValidateTheFit) {
   EXPECT_EQ(trial.check_val_every_n_epoch, 1);
   EXPECT_EQ(trial.log_every_n_steps, 0);
   EXPECT_EQ(trial.on_nonfinite, "ignore");
+  EXPECT_FALSE(trial.on_spike);
   EXPECT_TRUE(trial.nonfinite_dir.empty());
   EXPECT_FALSE(trial.schedule);
   EXPECT_TRUE(trial.callbacks.empty());
@@ -247,6 +249,7 @@ constexpr OptionChange kRefusedAcrossRanks[] = {
     {"float32_matmul_precision", [](TrainerOptions& o) { o.float32_matmul_precision = "high"; }, "nothing",
      "'high'"},
     {"on_nonfinite", [](TrainerOptions& o) { o.on_nonfinite = "skip"; }, "'stop'", "'skip'"},
+    {"on_spike.factor", [](TrainerOptions& o) { o.on_spike.emplace(); }, "nothing", "'4.0'"},
     {"check_val_every_n_epoch", [](TrainerOptions& o) { o.check_val_every_n_epoch = 2; }, "'1'", "'2'"},
     {"num_sanity_val_steps", [](TrainerOptions& o) { o.num_sanity_val_steps = 0; }, "'2'", "'0'"},
     {"fast_dev_run", [](TrainerOptions& o) { o.fast_dev_run = true; }, "'false'", "'true'"},
@@ -267,7 +270,7 @@ TEST(Ranks, MustAgreeOnTheOptionsThatDetermineTheSteps) {
   std::size_t num_agreed = 0;
   for (const auto& [name, option] : options_by_name(options))
     num_agreed += option.notes.policy.across_ranks == AcrossRanks::must_agree;
-  EXPECT_EQ(num_agreed + 1, std::size(kRefusedAcrossRanks));  // and the number of callbacks
+  EXPECT_EQ(num_agreed + 2, std::size(kRefusedAcrossRanks));  // and on_spike and the number of callbacks
   for (const OptionChange& refused : kRefusedAcrossRanks)
     for (const std::string& error : errors_with(refused.change)) {
       EXPECT_NE(error.find(refused.name), std::string::npos) << refused.name << ": " << error;
