@@ -33,7 +33,8 @@ bool is_compared_tensor(const std::string& name) {
 bool has_equal_bytes(const at::Tensor& one, const at::Tensor& other) {
   if (one.scalar_type() != other.scalar_type() || one.sizes() != other.sizes()) return false;
   const at::Tensor a = one.cpu().contiguous(), b = other.cpu().contiguous();
-  return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+  // memcmp() must not get the null pointers of empty tensors.
+  return a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
 bool is_equal_number(double a, double b) {
