@@ -163,6 +163,7 @@ void GradientPlan::watch() {
 // once: layers that are recomputed in backward may add to a gradient several times.
 void GradientPlan::begin_sending(ProcessGroup& group, GradientShare share) {
   std::ranges::fill(num_calls_, 0);
+  counts_calls_ = true;
   for (GradientBucket& bucket : buckets_) bucket.drop();  // left over from a step that has thrown
   share_ = share;
   sends_to_ = has_seen_one_ && comes_once_ ? &group : nullptr;
@@ -202,8 +203,10 @@ void GradientPlan::send_all(ProcessGroup& group, GradientShare share, std::span<
                             const std::optional<StepLoss>& loss_sum, const StopConsensus::Votes& votes) {
   const at::NoGradGuard no_grad;
   sends_to_ = nullptr;
-  has_seen_one_ = has_seen_one_ || std::ranges::any_of(num_calls_, [](int calls) { return calls > 0; });
-  comes_once_ = comes_once_ && std::ranges::all_of(num_calls_, [](int calls) { return calls <= 1; });
+  if (std::exchange(counts_calls_, false)) {
+    has_seen_one_ = has_seen_one_ || std::ranges::any_of(num_calls_, [](int calls) { return calls > 0; });
+    comes_once_ = comes_once_ && std::ranges::all_of(num_calls_, [](int calls) { return calls <= 1; });
+  }
   if (!is_host_) agree_on_use(group);
   write_more(share, losses, loss_sum, votes);
   write_buffers(/*are_those_of_all=*/group.rank() == 0);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kindling/distributed/process_group.h"
@@ -55,7 +56,7 @@ class GradientPlan {
   // Waits for the sums and stores them in parameters and buffers; see GradientReducer::reduce().
   at::Tensor receive(StopConsensus& stop);
   // Returns the sum of the losses over the sum of the weights in the latest step, of all ranks.
-  const StepLoss& mean_loss() const noexcept { return mean_loss_; }
+  StepLoss take_mean_loss() { return std::exchange(mean_loss_, {}); }
   // Whether no label of any rank has counted in the latest step, if the host knows.
   bool is_empty() const noexcept { return is_empty_; }
   // Buffers of rank 0 that are broadcast separately, because their dtype is too wide for the last bucket.
@@ -89,6 +90,7 @@ class GradientPlan {
       used_by_any_;  // on a GPU: '1' for each parameter with a gradient on this rank, on any rank
   std::int64_t num_in_buffers_ = 0, at_buffers_ = 0, epoch_;
   bool in_tree_, is_host_ = true, is_watched_ = false, has_seen_one_ = false, comes_once_ = true;
+  bool counts_calls_ = true;  // of a backward that begin_sending() has announced, and of the first one
   bool is_empty_ = false, is_wide_ = false;  // the numbers are float64
   ProcessGroup* sends_to_ = nullptr;         // set while a backward is running
   GradientShare share_;

@@ -49,7 +49,7 @@ at::Tensor GradientReducer::reduce(Optimizer& optimizer, std::unique_ptr<Gradien
   if (!optimizer.parameters().front().is_cpu()) vote();
   const at::Tensor not_finite = plan->receive(stop_);
   is_empty_ = plan->is_empty();
-  mean_loss_ = plan->mean_loss();
+  mean_loss_ = plan->take_mean_loss();
   group_.broadcast(plan->other_buffers());
   return not_finite;
 }

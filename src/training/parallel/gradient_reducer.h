@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kindling/distributed/process_group.h"
@@ -55,7 +56,7 @@ class GradientReducer {
                     std::span<const at::Tensor> losses, const std::optional<StepLoss>& loss_sum);
   // Returns the mean loss over the labels of all ranks in the latest reduce(), the same on all ranks. On a
   // device it is NaN if no label has counted.
-  const StepLoss& mean_loss() const noexcept { return mean_loss_; }
+  StepLoss take_mean_loss() { return std::exchange(mean_loss_, {}); }
   // Whether no label of any rank has counted in the latest reduce(), as far as the host knows.
   bool is_empty() const noexcept { return is_empty_; }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -15,6 +16,12 @@ struct StepLoss {
   double number = 0;
   at::Tensor on_device{};
 };
+
+// Returns a loss on a device in a type in which sums over many samples are exact enough: float32, or float64
+// as it is.
+inline at::Tensor in_type_of_sums(const at::Tensor& loss) {
+  return loss.scalar_type() == at::kDouble ? loss : loss.to(at::kFloat);
+}
 
 // Tests the losses of an optimizer's steps for spikes. A loss is a spike if it exceeds the median of the
 // losses in the window by more than `factor` times their spread: twice their median distance from the median,
@@ -36,6 +43,8 @@ class SpikeDetector {
   void test(const at::Tensor& loss, const at::Tensor& found);
   // On a device, the tensor that test() changes.
   const at::Tensor& window() const noexcept { return window_; }
+  // On a device, all tensors of its own that test() uses.
+  std::array<at::Tensor, 3> tensors() const { return {window_, middles_, factors_}; }
 
   // Returns the losses of the latest steps, float32 [window], the latest last. Infinite ones are empty: there
   // were fewer steps, or a loss was not finite.

@@ -75,6 +75,7 @@ void AccumulationWindow::add_loss(const Batch& batch, const at::Tensor& weight, 
   const at::NoGradGuard no_grad;
   const bool is_weighted = weight.defined() && !weight.is_cpu();
   at::Tensor sum = (is_weighted ? counted : loss).detach();
+  if (!is_alone_) sum = in_type_of_sums(sum);
   if (is_alone_ && is_weighted) sum = sum.masked_fill(weight.le(0), std::numeric_limits<double>::quiet_NaN());
   if (!is_alone_) sum = is_weighted ? sum.mul(weight) : sum.mul(number);
   at::Tensor& total = loss_sum_->on_device;
@@ -164,7 +165,12 @@ GradientShards::Sums AutomaticStep::sums_of_shard(const Batch& batch, const at::
                                  : at::scalar_tensor(static_cast<double>(batch.num_valid()), at::dtype(type));
   if (!tests_spikes()) return sums;
   sums.loss = loss.detach().view(at::IntArrayRef()).to(type).mul(sums.weight);
-  if (weight.defined()) sums.loss.masked_fill_(sums.weight.eq(0), 0);  // such a loss may be NaN
+  if (!weight.defined()) return sums;
+  // The loss of a batch without a label that counts may be NaN.
+  if (!weight.is_cpu())
+    sums.loss.masked_fill_(sums.weight.eq(0), 0);
+  else if (host_number(weight) == 0)
+    sums.loss.zero_();
   return sums;
 }
 
@@ -207,9 +213,10 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
     if (group_of_norms_ != nullptr) seed.skips_backward = false;  // ranks add up sums in it
     return seed;
   };
+  const bool is_checked = at.index == 0 && recheck_ && recheck_->is_due();
   if (shards_) {
     const GradientShards::Scope shard(*shards_, at.index);
-    const at::Tensor loss = compute(batch, /*begins_window=*/true, seed_of);
+    const at::Tensor loss = compute(batch, /*begins_window=*/true, is_checked, seed_of);
     shards_->take(*state_.optimizer, sums_of_shard(batch, loss));
     return loss;
   }
@@ -217,7 +224,6 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
   // step: later ones may use the parameters in another way.
   const bool is_first = !std::exchange(has_run_, true);
   const bool is_padding = !batch.is_valid() && window_.total().is_known_zero();
-  const bool is_checked = at.index == 0 && recheck_ && recheck_->is_due();
   if (at.is_last && !is_first && !is_checked && update_->reduces() && !context_.capture.is_captured())
     update_->send_while_ready(*state_.optimizer,
                               {.scale = is_padding ? 0 : window_.expected(), .weight = {}});
@@ -225,12 +231,12 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, WindowPosition at) {
   if (group_of_norms_ != nullptr)
     norms.emplace(SyncBatchNorm::Part{
         .group = group_of_norms_, .counts = batch.is_valid(), .scale = window_.expected()});
-  return compute(batch, /*begins_window=*/at.index == 0, seed_of);
+  return compute(batch, /*begins_window=*/at.index == 0, is_checked, seed_of);
 }
 
-at::Tensor AutomaticStep::compute(const Batch& batch, bool begins_window, const SeedOf& seed_of) {
-  if (!begins_window || !recheck_ || !recheck_->is_due())
-    return gradients_->compute(batch, begins_window, seed_of);
+at::Tensor AutomaticStep::compute(const Batch& batch, bool begins_window, bool is_checked,
+                                  const SeedOf& seed_of) {
+  if (!is_checked) return gradients_->compute(batch, begins_window, seed_of);
   return recheck_->run([&] { return gradients_->compute(batch, /*begins_window=*/true, seed_of); },
                        [&] { return gradients_->BatchGradients::compute(batch, false, seed_of); });
 }

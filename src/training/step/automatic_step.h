@@ -76,8 +76,8 @@ class AutomaticStep : public Step {
 
  private:
   at::Tensor gradients_of(const Batch& batch, WindowPosition at);
-  // Computes the gradients of the batch, twice if the step is to be checked.
-  at::Tensor compute(const Batch& batch, bool begins_window, const SeedOf& seed_of);
+  // Computes the gradients of the batch; twice if it is checked, which begins a window.
+  at::Tensor compute(const Batch& batch, bool begins_window, bool is_checked, const SeedOf& seed_of);
   void update();
   void note_loss(const Batch& batch, const at::Tensor& loss, const at::Tensor& weight);
   at::Tensor counted_loss();

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/flatten.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/ne.h>
 
 #include <algorithm>
@@ -30,6 +31,37 @@ std::vector<at::Tensor> tensors_with_gradients(TrainState& state) {
   return all;
 }
 
+// Parameters of the model that no optimizer of the step updates, so that nothing clears their gradients.
+std::vector<at::Tensor> parameters_without_update(TrainState& state) {
+  const std::vector<at::Tensor>& updated = state.optimizer->parameters();
+  std::vector<at::Tensor> others;
+  for (const at::Tensor& parameter : state.model->parameters()) {
+    const auto is_it = [&](const at::Tensor& known) { return known.is_same(parameter); };
+    if (std::ranges::none_of(updated, is_it)) others.push_back(parameter);
+  }
+  return others;
+}
+
+// Takes the gradients of tensors away, so that a pass begins without them, and adds them back.
+class EarlierGradients {
+ public:
+  explicit EarlierGradients(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
+    for (const at::Tensor& tensor : tensors_) earlier_.push_back(std::exchange(tensor.mutable_grad(), {}));
+  }
+  void add_back() const {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      at::Tensor& gradient = tensors_[i].mutable_grad();
+      if (!earlier_[i].defined()) continue;
+      gradient = gradient.defined() ? earlier_[i].add_(gradient) : earlier_[i];
+    }
+  }
+
+ private:
+  const std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor> earlier_;
+};
+
 // For its lifetime, the tensors have no gradients; afterwards, they have those from before.
 class GradientsAside {
  public:
@@ -52,11 +84,20 @@ at::Tensor copy_of(const at::Tensor& tensor) {
   return (tensor.is_sparse() ? tensor.to_dense() : tensor.detach()).clone();
 }
 
+// Returns which numbers of two tensors of one type and shape differ in their bits; of NaN, which has many,
+// none does.
+at::Tensor differences(const at::Tensor& one, const at::Tensor& other) {
+  const at::Tensor differ = at::ne(bits_of(one), bits_of(other));
+  if (!one.is_floating_point() && !one.is_complex()) return differ;
+  return differ.logical_and(
+      at::isnan(as_real_pairs(one)).logical_and(at::isnan(as_real_pairs(other))).logical_not());
+}
+
 bool is_same(const at::Tensor& one, const at::Tensor& other) {
   if (one.defined() != other.defined()) return false;
   if (!one.defined() || one.numel() == 0) return true;
   return one.sizes() == other.sizes() && one.scalar_type() == other.scalar_type() &&
-         !at::any(at::ne(bits_of(one), bits_of(other))).item<bool>();
+         !at::any(differences(one, other)).item<bool>();
 }
 
 constexpr const char* kGradientOf = "the gradient of ";
@@ -66,7 +107,7 @@ std::string difference_text(const std::string& name, const at::Tensor& one, cons
   if (one.defined() != other.defined())
     return name + ": only the " + (one.defined() ? "first" : "second") + " pass has computed it";
   const at::Tensor first = as_real_pairs(one).flatten(), second = as_real_pairs(other).flatten();
-  const at::Tensor places = at::ne(bits_of(first), bits_of(second)).nonzero().flatten();
+  const at::Tensor places = differences(first, second).nonzero().flatten();
   const auto at = places[0].item<std::int64_t>();
   const auto number = [&](const at::Tensor& tensor) { return number_text(tensor[at].item<double>()); };
   return name + ": " + std::to_string(places.size(0)) + " of " + std::to_string(first.numel()) +
@@ -110,6 +151,7 @@ at::Tensor GradientRecheck::run(const Pass& first, const Pass& again) const {
   const std::vector<at::Tensor> random_before = random_state(device), buffers = state.model->buffers();
   const CarriedStates hidden_before(*state.model);
   auto before = std::make_unique<const TensorSnapshot>(buffers);
+  const EarlierGradients earlier(parameters_without_update(state));
 
   const at::Tensor loss = first();
   const Results results = results_of(loss);
@@ -128,8 +170,11 @@ at::Tensor GradientRecheck::run(const Pass& first, const Pass& again) const {
     return results_of(repeated);
   };
   const Results second = repeat();
-  if (!are_same(results, second)) report(results, second, repeat());
+  // With sync_batchnorm, a pass of this rank alone would wait for the others.
+  const bool can_repeat = !context_.options.sync_batchnorm || context_.group() == nullptr;
+  if (!are_same(results, second)) report(results, second, can_repeat ? repeat() : Results{});
   hidden_after.put_back();
+  earlier.add_back();
   before.reset();  // its values are overwritten by those after the first pass
   return loss;
 }
@@ -148,7 +193,8 @@ void GradientRecheck::report(const Results& first, const Results& second, const 
           : difference_text(first[origin].first, first[origin].second, second[origin].second) +
                 "; tensors that differ: " + std::to_string(num_different);
   const char* const verdict =
-      are_same(third, first)    ? "a third pass equals the first one, so the second one was wrong"
+      third.empty()             ? "there is no third pass, because the ranks communicate within a step"
+      : are_same(third, first)  ? "a third pass equals the first one, so the second one was wrong"
       : are_same(third, second) ? "a third pass equals the second one, so the first one was wrong"
                                 : "a third pass differs from both";
   ProcessGroup* const group = context_.group();

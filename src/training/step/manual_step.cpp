@@ -139,7 +139,7 @@ std::optional<StepLoss> ManualStep::tested_loss(const at::Tensor& loss) const {
   if (loss.is_cpu()) return StepLoss{.number = host_number(loss) * weight};
   const at::NoGradGuard no_grad;
   const at::Tensor number = loss.detach();
-  return StepLoss{.on_device = weight == 1 ? number : number.mul(weight)};
+  return StepLoss{.on_device = weight == 1 ? number : in_type_of_sums(number).mul(weight)};
 }
 
 void ManualStep::update(std::string_view name, const at::Tensor& loss, bool retain_graph) {

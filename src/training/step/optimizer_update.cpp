@@ -245,11 +245,11 @@ OptimizerUpdate::Measured OptimizerUpdate::reduce(Optimizer& optimizer, Optimize
   std::optional<StepLoss> loss_sum = origin.loss;
   if (context_.options.on_spike && !loss_sum) loss_sum.emplace();  // other ranks have one
   const auto start = EpochClock::Clock::now();
-  global_loss_ = reducer_->reduce(optimizer, slot.plan, origin.share, origin.losses, loss_sum);
+  Measured measured{.global_loss =
+                        reducer_->reduce(optimizer, slot.plan, origin.share, origin.losses, loss_sum)};
   context_.clock.add_exchange(EpochClock::Clock::now() - start);
   guard_.set_empty(reducer_->is_empty());
-  Measured measured{.losses = {&global_loss_, 1}};
-  if (context_.options.on_spike && !reducer_->is_empty()) measured.loss = reducer_->mean_loss();
+  if (context_.options.on_spike && !reducer_->is_empty()) measured.loss = reducer_->take_mean_loss();
   return measured;
 }
 
@@ -259,21 +259,26 @@ void OptimizerUpdate::measure(Optimizer& optimizer, std::string_view name, const
   if (context_.options.track_grad_norm != 0) mark_gradient_norms(optimizer, slot(name).norm_columns);
   if (of.detector != nullptr) guard_.test_spike(*of.detector, of.loss);
   if (context_.options.gradient_clip_algorithm == "norm") {
-    guard_.check(of.losses, optimizer, clip(optimizer, name), scaler());
+    guard_.check(losses_of(of), optimizer, clip(optimizer, name), scaler());
     return;
   }
-  guard_.check(of.losses, optimizer, {}, scaler());  // before the limit, which hides infinite numbers
+  guard_.check(losses_of(of), optimizer, {}, scaler());  // before the limit, which hides infinite numbers
   if (context_.options.gradient_clip_val > 0)
     clip_grad_value(optimizer.gradients(), context_.options.gradient_clip_val);
 }
 
+std::span<const at::Tensor> OptimizerUpdate::losses_of(const Measured& of) {
+  return of.global_loss.defined() ? std::span(&of.global_loss, 1) : of.losses;
+}
+
 // Captured work depends on the addresses of these tensors.
-std::span<const at::Tensor> OptimizerUpdate::tensors_read(const Measured& of) {
-  if (of.detector == nullptr) return of.losses;
-  read_.assign(of.losses.begin(), of.losses.end());
-  read_.push_back(of.detector->window());
-  if (of.loss && of.loss->on_device.defined()) read_.push_back(of.loss->on_device);
-  return read_;
+std::vector<at::Tensor> OptimizerUpdate::tensors_read(const Measured& of) {
+  const auto losses = losses_of(of);
+  std::vector<at::Tensor> read(losses.begin(), losses.end());
+  if (of.detector == nullptr) return read;
+  for (const at::Tensor& tensor : of.detector->tensors()) read.push_back(tensor);
+  if (of.loss && of.loss->on_device.defined()) read.push_back(of.loss->on_device);
+  return read;
 }
 
 // Logs the p-norms of the gradients with one operator on the device, without a wait.

@@ -120,15 +120,18 @@ class OptimizerUpdate {
     std::vector<std::string> norm_columns{};  // log columns, by parameter
   };
   OptimizerSlot& slot(std::string_view name);
-  // What the work between backward and update reads.
+  // What the work between backward and update reads. It does not outlive the step: a tensor that does would
+  // keep a captured step from being replayed.
   struct Measured {
-    std::span<const at::Tensor> losses;
+    at::Tensor global_loss{};              // not finite if a loss of any rank was not
+    std::span<const at::Tensor> losses{};  // empty: global_loss
     std::optional<StepLoss> loss{};
     SpikeDetector* detector = nullptr;  // without on_spike
   };
   Measured reduce(Optimizer& optimizer, OptimizerSlot& slot, const Origin& origin);
   void measure(Optimizer& optimizer, std::string_view name, const Measured& of);
-  std::span<const at::Tensor> tensors_read(const Measured& of);
+  static std::span<const at::Tensor> losses_of(const Measured& of);
+  static std::vector<at::Tensor> tensors_read(const Measured& of);
   void mark_gradient_norms(Optimizer& optimizer, std::vector<std::string>& columns) const;
   at::Tensor clip(Optimizer& optimizer, std::string_view name);  // returns the norm; undefined: unknown
   void step(Optimizer& optimizer, OptimizerSlot& slot, const Optimizer::Closure& closure);
@@ -146,9 +149,7 @@ class OptimizerUpdate {
   NonfiniteGuard guard_;
   // Of the updates of the running step, if it may have several.
   std::optional<NonfiniteGuard::Flag> skipped_, spike_;
-  at::Tensor found_inf_;          // reported by the scaler
-  at::Tensor global_loss_;        // not finite if a loss of any rank was not
-  std::vector<at::Tensor> read_;  // see tensors_read()
+  at::Tensor found_inf_;  // reported by the scaler
   LoneGroup alone_;
   std::optional<GradientReducer> reducer_;  // with several ranks, or with gradient_shards
   std::map<std::string, OptimizerSlot, std::less<>> slots_;

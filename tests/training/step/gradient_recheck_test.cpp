@@ -111,6 +111,16 @@ TEST_P(GradientRecheck, AcceptsWindowsOfSeveralBatches) {
   expect_same<NoisyNet>(several, data);
 }
 
+// Nothing clears the gradients of the other parameters, so they grow from step to step.
+TEST_P(GradientRecheck, AcceptsAnOptimizerOfSomeParameters) {
+  TensorData data = ramp(40, 0, 4);
+  TrainerOptions of_last = options(0);
+  of_last.optimizer = [](std::vector<at::Tensor> parameters) {
+    return std::make_unique<Sgd>(std::vector{parameters.back()}, SgdOptions{.lr = 1e-3});
+  };
+  expect_same<NoisyNet>(of_last, data);
+}
+
 TEST_P(GradientRecheck, RestoresHiddenStates) {
   WindowData data;
   expect_same<Predictor>(options(0), data);
