@@ -20,7 +20,7 @@
 namespace kindling {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNanLoss = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 float lower_median(std::vector<float> numbers) {
@@ -72,7 +72,7 @@ std::vector<Sequence> sequences() {
           {"falling", noise(kCount, [](float u, std::size_t i) { return u + 1e4F / float(i + 1); })},
           {"rising", noise(kCount, [](float, std::size_t i) { return float(i * i); })},
           {"not finite", noise(kCount, [](float u, std::size_t i) {
-             return i % 5 == 4     ? kNan
+             return i % 5 == 4     ? kNanLoss
                     : i % 7 == 6   ? kInfinity
                     : i % 11 == 10 ? -kInfinity
                     : i % 23 == 22 ? 40 + u

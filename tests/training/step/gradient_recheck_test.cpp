@@ -136,7 +136,7 @@ TEST(GradientRecheckOnRanks, LeavesTheRunAsItIs) {
                .num_gpus = 0,
                .recheck_every_n_steps = every_n_steps,
                .optimizer = sgd(1e-3),
-               .process_group = std::shared_ptr<ProcessGroup>(nullptr, &group)})
+               .process_group = std::shared_ptr<ProcessGroup>(std::shared_ptr<void>(), &group)})
           .fit(model, data);
       if (group.rank() == 0) weights[every_n_steps / 2] = {model->weight};
     });
