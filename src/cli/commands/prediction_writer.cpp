@@ -38,7 +38,8 @@ bool is_netcdf_file(const std::filesystem::path& file) {
 // NumPy has no bfloat16, and NetCDF no float16; float32 holds their values.
 at::Tensor values_for(const std::filesystem::path& file, const NamedTensor& column) {
   const at::ScalarType type = column.second.scalar_type();
-  if (type == at::kBFloat16 || (type == at::kHalf && !is_npy(file))) return column.second.to(at::kFloat);
+  if (type == at::kBFloat16 || (type == at::kHalf && !is_npy(file)))
+    return host_values(column.second.to(at::kFloat));
   if (!tensor_type_of(type) || (column.second.is_complex() && !is_npy(file)))
     throw ConfigError({.place = "--out " + file.string(),
                        .found = "'" + one_line(column.first) + "' has the type " + toString(type) +

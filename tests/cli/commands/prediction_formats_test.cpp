@@ -277,12 +277,22 @@ TEST_F(WrittenPredictions, RefuseWhatAFileCannotHold) {
                               ": 'outputs' has the type ComplexFloat, which the file cannot hold; expected: "
                               "for example --out predictions.npz, or .safetensors");
   }
-  // float32 has all values of bfloat16.
-  const at::Tensor half = at::rand({2, 3}).to(at::kBFloat16);
-  PredictionWriter writer(options("half.npy", 2));
-  writer.write({.name = "outputs", .values = half}, at::arange(2));
-  writer.finish();
-  EXPECT_TRUE(array_in(scratch_ / "half.npy", "").equal(half.to(at::kFloat)));
+}
+
+// float32 has all values of bfloat16 and float16.
+TEST_F(WrittenPredictions, HaveTransposedHalfValuesAsFloat32) {
+  for (const std::string& format : formats_in_parts())
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+      const at::Tensor values = at::rand({2, 3, 4}).to(type).transpose(1, 2);
+      PredictionWriter writer(options("half" + format, 2));
+      writer.write({.name = "outputs", .values = values}, at::arange(2));
+      writer.finish();
+      const at::Tensor written = array_in(scratch_ / ("half" + format), format == ".npy" ? "" : "outputs");
+      if (format != ".npy" || type == at::kBFloat16) {
+        EXPECT_EQ(written.scalar_type(), at::kFloat) << format;
+      }
+      EXPECT_TRUE(written.to(at::kFloat).equal(values.to(at::kFloat))) << format << " " << toString(type);
+    }
 }
 
 }  // namespace
