@@ -124,6 +124,23 @@ TEST_F(SeveralLabels, AreSplitInTheProportionsOfTheirSets) {
   EXPECT_EQ(val.size(0), 8);
 }
 
+// Each subset of b to f has two rows: with a row of each in the validation, it would have none with a alone.
+TEST_F(SeveralLabels, KeepCommonSetsInTheValidationDespiteManyRareOnes) {
+  std::string text = "x,tags\n";
+  for (int i = 0; i < 98; ++i) text += std::to_string(i % 7) + ",a\n";
+  for (int i = 0; i < 62; ++i) {
+    text += std::to_string(i % 7) + ",";
+    for (int label = 0; label < 5; ++label)
+      if (((i / 2 + 1) >> label) % 2 == 1) text += std::string(1, static_cast<char>('b' + label)) + "|";
+    text += "\n";
+  }
+  TableData data = scenes({.file = write("rare.csv", text), .val_fraction = 0.2, .stratify = true});
+  data.prepare();
+  const at::Tensor val = first(data.val_dataloader())[1];
+  ASSERT_EQ(val.size(0), 32);
+  EXPECT_NEAR(val.sum(0)[0].item<double>(), 98 * 0.2, 1);
+}
+
 TEST_F(SeveralLabels, WarnOfClassesOnOneSideOfASplit) {
   std::string text = "x,tags\n";
   for (int i = 0; i < 40; ++i)

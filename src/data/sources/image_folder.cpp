@@ -118,7 +118,7 @@ SplitIndices split_files(const ImageFiles& files, const ImageFolderOptions& opti
                      .seed = options.seed,
                      .place = "data"};
   const bool has_several = !options.label_separator.empty();
-  if (options.stratify) split.classes = has_several ? codes_of_sets(files.targets) : files.labels;
+  if (options.stratify) split.classes = has_several ? codes_of_sets(files.targets, split) : files.labels;
   SplitIndices indices = split_indices(count, split);
   if (has_several) warn_of_unshared_classes(files.targets, indices, files.classes, "data");
   if (files.targets.defined()) return indices;

@@ -2,6 +2,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -23,6 +24,13 @@ std::string_view without_blanks(std::string_view text) {
 // Returns the number of samples of each class, int64 [classes].
 at::Tensor samples_of_classes(const at::Tensor& labels, const std::vector<std::int64_t>& samples) {
   return labels.index_select(0, at::tensor(samples, at::kLong)).sum(0, false, at::kLong);
+}
+
+// Returns how many rows a set needs so that each side has one of them in proportion.
+double least_rows_of_sets(const SplitOptions& split) {
+  if (split.folds) return static_cast<double>(*split.folds);
+  if (!split.val_fraction) return 1;
+  return std::ceil(1 / std::min(*split.val_fraction, 1 - *split.val_fraction));
 }
 
 void warn_of_missing(const at::Tensor& counts, const std::vector<std::string>& names, const char* what,
@@ -65,7 +73,7 @@ std::vector<std::string> classes_in_sets(const TableColumn& column, const std::s
   return sorted_classes({labels.begin(), labels.end()});
 }
 
-std::vector<std::int64_t> codes_of_sets(const at::Tensor& labels) {
+std::vector<std::int64_t> codes_of_sets(const at::Tensor& labels, const SplitOptions& split) {
   std::map<std::string_view, std::int64_t> known;
   std::vector<std::int64_t> codes;
   const at::Tensor rows = labels.contiguous();
@@ -74,6 +82,11 @@ std::vector<std::int64_t> codes_of_sets(const at::Tensor& labels) {
   for (std::size_t row = 0; row < static_cast<std::size_t>(rows.size(0)); ++row)
     codes.push_back(
         known.emplace(std::string_view(bytes + row * width, width), std::ssize(known)).first->second);
+  std::vector<std::int64_t> sizes(known.size());
+  for (const std::int64_t code : codes) ++sizes[static_cast<std::size_t>(code)];
+  const double least = least_rows_of_sets(split);
+  for (std::int64_t& code : codes)
+    if (static_cast<double>(sizes[static_cast<std::size_t>(code)]) < least) code = -1;
   return codes;
 }
 

@@ -46,8 +46,10 @@ KINDLING_API std::vector<std::string> labels_in_text(std::string_view text, std:
 KINDLING_API std::vector<std::string> classes_in_sets(const TableColumn& column,
                                                       const std::string& separator);
 
-// Returns a number per row of labels [rows, classes], equal for equal rows.
-std::vector<std::int64_t> codes_of_sets(const at::Tensor& labels);
+// Returns a number per row of labels [rows, classes], equal for equal rows, for a stratified split. Sets with
+// too few rows for a row on both sides have one number in common: if each had its row in the validation, they
+// would take those of the common sets.
+std::vector<std::int64_t> codes_of_sets(const at::Tensor& labels, const SplitOptions& split);
 
 // Logs how many of the rows, "rows" or "files", have no label.
 void log_rows_without_label(const at::Tensor& labels, const std::string& rows, const std::string& place);

@@ -269,12 +269,13 @@ SplitIndices windows_in_ranges(const SplitIndices& rows, const TableWindows& win
 }
 
 std::vector<std::int64_t> classes_of_samples(const Table& table, const TableSchema& schema,
-                                             const TableWindows* windows, const std::string& place) {
+                                             const TableWindows* windows, const SplitOptions& split,
+                                             const std::string& place) {
   const TableSchema only_label{
       .label = schema.label, .classes = schema.classes, .label_separator = schema.label_separator};
   const at::Tensor classes =
       labels_of(table, only_label, windows == nullptr ? nullptr : &windows->targets, place);
-  if (!schema.label_separator.empty()) return codes_of_sets(classes);
+  if (!schema.label_separator.empty()) return codes_of_sets(classes, split);
   const auto* const begin = classes.const_data_ptr<std::int64_t>();
   return {begin, begin + classes.numel()};
 }
@@ -302,7 +303,7 @@ SplitIndices split(const Table& table, const TableSchema& schema, const TableDat
                   .seed = options.seed,
                   .groups = of_samples(groups, windows),
                   .place = "data"};
-  if (options.stratify) by.classes = classes_of_samples(table, schema, windows, place);
+  if (options.stratify) by.classes = classes_of_samples(table, schema, windows, by, place);
   const auto num_samples =
       static_cast<std::int64_t>(windows == nullptr ? table.num_rows : windows->targets.size());
   return split_indices(num_samples, by);
