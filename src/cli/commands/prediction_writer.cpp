@@ -101,14 +101,20 @@ void require_prediction_library(const std::filesystem::path& file) {
 void require_other_file(const std::filesystem::path& file,
                         const std::vector<std::filesystem::path>& data_files) {
   std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) return;
-  for (const std::filesystem::path& pattern : data_files)
+  for (const std::filesystem::path& pattern : data_files) {
+    if (belongs_to_pattern(file, pattern) && !std::filesystem::exists(file, ignored))
+      throw ConfigError({.place = "--out " + file.string(),
+                         .found = "it would become a file of the data, " + pattern.string(),
+                         .wanted = "a name that does not match the pattern, or another directory",
+                         .remedy = "nothing has been written"});
+    if (!std::filesystem::exists(file, ignored)) continue;
     for (const std::filesystem::path& known : existing_files_of(pattern))
       if (std::filesystem::equivalent(file, known, ignored))
         throw ConfigError({.place = "--out " + file.string(),
                            .found = "it is a file of the data",
                            .wanted = "another file",
                            .remedy = "nothing has been written"});
+  }
 }
 
 PredictionWriter::PredictionWriter(Options options) : options_(std::move(options)) {

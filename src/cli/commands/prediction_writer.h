@@ -20,7 +20,8 @@ namespace kindling {
 bool is_written_in_parts(const std::filesystem::path& file);
 // Throws ConfigError for HDF5 and NetCDF if Kindling was built without the library, with its package.
 void require_prediction_library(const std::filesystem::path& file);
-// Throws ConfigError for a file that has the data.
+// Throws ConfigError for a file that has the data, or that a pattern of their files would match. Paths of the
+// data may be patterns.
 void require_other_file(const std::filesystem::path& file,
                         const std::vector<std::filesystem::path>& data_files);
 

@@ -15,4 +15,7 @@ KINDLING_API bool is_file_pattern(const std::filesystem::path& path);
 // it is. Throws DataError if no file matches.
 KINDLING_API std::vector<std::filesystem::path> files_of(const std::filesystem::path& pattern);
 
+// True if files_of() the pattern returns the file once it exists; false for a path that is not a pattern.
+KINDLING_API bool belongs_to_pattern(const std::filesystem::path& file, const std::filesystem::path& pattern);
+
 }  // namespace kindling

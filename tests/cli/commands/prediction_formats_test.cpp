@@ -169,6 +169,11 @@ TEST_F(PredictionFormats, AreNotWrittenOverTheData) {
         std::string::npos)
         << refused.err;
   }
+  const ProgramRun matching = predict(run, "unit9.h5");
+  EXPECT_EQ(matching.exit_code, 2);
+  EXPECT_NE(matching.err.find("it would become a file of the data, "), std::string::npos) << matching.err;
+  EXPECT_FALSE(fs::exists(scratch_ / "unit9.h5"));
+  EXPECT_EQ(predict(run, "unit9.npy").exit_code, 0);
   fs::copy_file(scratch_ / "units.h5", scratch_ / "new.h5");
   EXPECT_EQ(predict(run, "new.h5", {scratch_ / "new.h5"}).exit_code, 2);
   EXPECT_EQ(text_of(scratch_ / "units.h5"), before);
