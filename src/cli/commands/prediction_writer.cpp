@@ -75,7 +75,8 @@ RowOrigin row_origin_of(const PredictionOrigin& origin, const std::filesystem::p
     rows.sample_files = files_of(origin.predicted_file);
     rows.sample_array = origin.predicted_array;
     // Inputs of another format have no coordinates.
-    rows.has_rows = rows.has_rows && (!is_netcdf_file(out) || is_netcdf_file(origin.predicted_file));
+    rows.has_coordinates = !is_netcdf_file(out) || is_netcdf_file(origin.predicted_file);
+    rows.has_rows = rows.has_rows && rows.has_coordinates;
   }
   return rows;
 }

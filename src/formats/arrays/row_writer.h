@@ -37,8 +37,9 @@ struct RowOrigin {
   std::string sample_array{};
   std::string sample_dim{};      // of NetCDF, as stored_netcdf() takes it; empty: the first one
   std::size_t num_row_dims = 1;  // 2 for an array [series, time, …] whose states are the samples
-  // False: samples are not rows of the array, so they have no coordinates.
+  // False: samples are not rows of the array, so they have no coordinates of their own.
   bool has_rows = true;
+  bool has_coordinates = true;  // false: nothing is known of the samples' coordinates
 };
 
 // Texts of all rows, borrowed for the lifetime of a writer; an empty name: none.

@@ -137,6 +137,7 @@ std::optional<int> NetcdfCoordinates::define_dim(const std::string& name, std::s
 
 void NetcdfCoordinates::define(Wanted wanted) {
   wanted_ = std::move(wanted);
+  if (!wanted_.samples) return;
   wanted_.row_dims.insert(sample_dim_);
   std::vector<std::string> names{sample_dim_};
   names.insert(names.end(), wanted_.targets->dims.begin(), wanted_.targets->dims.end());
@@ -148,19 +149,19 @@ void NetcdfCoordinates::define(Wanted wanted) {
     if (seen.insert(name).second) define_copy(name);
   for (std::size_t i = 0, count = copies_.size(); i < count; ++i)
     for (const char* const attribute : {"bounds", "climatology"}) {
-      const Copy& coordinate = copies_[i];
-      const auto from = coordinate.axis ? wanted_.samples->find(0, coordinate.name) : coordinate.from;
+      const auto from = wanted_.samples->find(0, copies_[i].name);
       const std::string name = from ? netcdf_text_attribute(*from, attribute) : "";
-      const int to = coordinate.to;
+      const int to = copies_[i].to;
       if (!name.empty() && define_copy(name)) put_text(to, attribute, name);
     }
   for (const Copy& copy : copies_)
-    if (const auto from = copy.axis ? wanted_.samples->find(0, copy.name) : copy.from)
+    if (const auto from = wanted_.samples->find(0, copy.name))
       for (const char* const attribute : {"formula_terms", "grid_mapping"})
         copy_names(*from, copy.to, attribute);
 }
 
-// True if the variable has been defined, now or before.
+// True if the variable has been defined, now or before. The targets' file may have another grid than the
+// samples, so all comes from theirs.
 bool NetcdfCoordinates::define_copy(const std::string& name) {
   if (std::ranges::find(copies_, name, &Copy::name) != copies_.end()) return true;
   if (wanted_.taken_names.contains(name)) return false;
@@ -170,21 +171,20 @@ bool NetcdfCoordinates::define_copy(const std::string& name) {
     return static_cast<std::size_t>(found - variable.dims.begin());
   };
   const auto counts_rows = [&](const std::string& dim) { return wanted_.row_dims.contains(dim); };
-  std::optional<NetcdfVariable> from = find_netcdf_variable_near(wanted_.targets->group, name);
-  const bool is_along_samples = counts_rows(name) || (from && std::ranges::any_of(from->dims, counts_rows));
-  if (is_along_samples) {
-    if (!wanted_.samples || !is_same_in_all_files(name)) return false;
-    from = wanted_.samples->find(0, name);
-  }
+  std::optional<NetcdfVariable> from = wanted_.samples->find(0, name);
   if (!from || from->type > NC_MAX_ATOMIC_TYPE || std::ranges::count(from->dims, sample_dim_) > 1)
     return false;
+  const bool is_along_samples = counts_rows(name) || std::ranges::any_of(from->dims, counts_rows);
+  if ((is_along_samples && !wanted_.has_rows) || !is_same_in_all_files(name)) return false;
+  from = wanted_.samples->find(0, name);  // the other files have been open in between
+  if (!from) return false;
   std::vector<int> dims;
   for (std::size_t i = 0; i < from->dims.size(); ++i) {
     const std::optional<int> dim = define_dim(from->dims[i], from->sizes[i]);
     if (!dim) return false;
     dims.push_back(*dim);
   }
-  Copy copy{.name = name, .from = *from, .axis = axis_in(*from)};
+  Copy copy{.name = name, .axis = axis_in(*from)};
   require_netcdf(
       nc_def_var(new_file_, name.c_str(), from->type, static_cast<int>(dims.size()), dims.data(), &copy.to),
       place_, "defining a coordinate");
@@ -193,27 +193,87 @@ bool NetcdfCoordinates::define_copy(const std::string& name) {
   return true;
 }
 
-// Times of several files may be counted from different days.
-bool NetcdfCoordinates::is_same_in_all_files(const std::string& name) {
-  const auto described = [&](std::size_t number) -> std::string {
-    const std::optional<NetcdfVariable> variable = wanted_.samples->find(number, name);
-    if (!variable) return "missing";
-    std::string text = std::to_string(variable->type);
-    for (std::size_t i = 0; i < variable->dims.size(); ++i)
-      text += " " + variable->dims[i] +
-              (variable->dims[i] == sample_dim_ ? "" : "=" + std::to_string(variable->sizes[i]));
-    for (const char* const attribute : {"units", "calendar"})
-      text += "\n" + netcdf_text_attribute(*variable, attribute);
-    for (const char* const attribute : {"scale_factor", "add_offset"})
-      if (double number_of = 0; nc_get_att_double(variable->group, variable->id, attribute, &number_of) == 0)
-        text += "\n" + std::to_string(number_of);
+namespace {
+
+// Values of a variable that are in memory, as the library returns them.
+class NetcdfValues {
+ public:
+  NetcdfValues(const NetcdfVariable& from, const std::vector<std::size_t>& start,
+               const std::vector<std::size_t>& sizes, const std::string& place)
+      : is_text_(from.type == NC_STRING) {
+    require_netcdf(nc_inq_type(from.group, from.type, nullptr, &value_bytes_), place, "reading a coordinate");
+    count_ = std::accumulate(sizes.begin(), sizes.end(), std::size_t{1}, std::multiplies<>());
+    values_.resize(std::max<std::size_t>(1, count_) * value_bytes_);
+    require_netcdf(nc_get_vara(from.group, from.id, start.data(), sizes.data(), values_.data()), place,
+                   "reading a coordinate");
+  }
+  ~NetcdfValues() {
+    if (is_text_) nc_free_string(count_, reinterpret_cast<char**>(values_.data()));
+  }
+  NetcdfValues(const NetcdfValues&) = delete;
+  NetcdfValues& operator=(const NetcdfValues&) = delete;
+
+  const std::vector<char>& bytes() const { return values_; }
+  // Equal for equal values.
+  std::string description() const {
+    if (!is_text_) return {values_.begin(), values_.end()};
+    std::string text;
+    const auto* const texts = reinterpret_cast<const char* const*>(values_.data());
+    for (std::size_t i = 0; i < count_; ++i) text += std::string(texts[i] == nullptr ? "" : texts[i]) + '\0';
     return text;
-  };
-  const std::string first = described(0);
+  }
+
+ private:
+  bool is_text_;
+  std::size_t value_bytes_ = 0, count_ = 0;
+  std::vector<char> values_{};
+};
+
+// Returns an attribute, equal for equal values of one type; empty: there is none.
+std::string attribute_description(const NetcdfVariable& variable, const std::string& name) {
+  nc_type type = NC_NAT;
+  std::size_t size = 0, value_bytes = 0;
+  if (nc_inq_att(variable.group, variable.id, name.c_str(), &type, &size) != NC_NOERR) return {};
+  if (type == NC_CHAR || type == NC_STRING) return netcdf_text_attribute(variable, name);
+  if (type > NC_MAX_ATOMIC_TYPE || nc_inq_type(variable.group, type, nullptr, &value_bytes) != NC_NOERR)
+    return {};
+  std::string values(size * value_bytes, '\0');
+  nc_get_att(variable.group, variable.id, name.c_str(), values.data());
+  return std::to_string(type) + " " + values;
+}
+
+}  // namespace
+
+// Returns a text that is equal for files whose variables can be joined, or are the same without the samples.
+std::string NetcdfCoordinates::description_of(std::size_t file, const std::string& name) {
+  const std::optional<NetcdfVariable> variable = wanted_.samples->find(file, name);
+  if (!variable) return "missing";
+  std::string text = std::to_string(variable->type);
+  for (std::size_t i = 0; i < variable->dims.size(); ++i)
+    text += " " + variable->dims[i] +
+            (variable->dims[i] == sample_dim_ ? "" : "=" + std::to_string(variable->sizes[i]));
+  for (const char* const attribute :
+       {"units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"})
+    text += "\n" + attribute_description(*variable, attribute);
+  if (variable->dims.empty())  // the attributes of a mapping of the grid are its contents
+    for (const std::string& attribute : attribute_names(*variable))
+      text += "\n" + attribute + " " + attribute_description(*variable, attribute);
+  if (std::ranges::find(variable->dims, sample_dim_) == variable->dims.end() &&
+      variable->type <= NC_MAX_ATOMIC_TYPE) {
+    const std::vector<std::size_t> start(variable->sizes.size());
+    text += "\n" + NetcdfValues(*variable, start, variable->sizes, place_).description();
+  }
+  return text;
+}
+
+// Times of several files may be counted from different days, and grids may differ.
+bool NetcdfCoordinates::is_same_in_all_files(const std::string& name) {
+  if (wanted_.samples->num_files() == 1) return true;
+  const std::string first = description_of(0, name);
   for (std::size_t i = 1; i < wanted_.samples->num_files(); ++i) {
-    if (described(i) == first) continue;
+    if (description_of(i, name) == first) continue;
     log_warning("predict: the predictions have no coordinate '" + name +
-                "', because it has another type or other units in " +
+                "', because it has another type, other units or other values in " +
                 wanted_.samples->file(i).path().string());
     return false;
   }
@@ -263,45 +323,18 @@ void NetcdfCoordinates::copy_names(const NetcdfVariable& from, int to, const cha
     put_text(to, attribute, text);
 }
 
-namespace {
-
-// Values of a variable that are in memory, as the library returns them.
-class NetcdfValues {
- public:
-  NetcdfValues(const NetcdfVariable& from, const std::vector<std::size_t>& start,
-               const std::vector<std::size_t>& sizes, const std::string& place)
-      : is_text_(from.type == NC_STRING) {
-    require_netcdf(nc_inq_type(from.group, from.type, nullptr, &value_bytes_), place, "reading a coordinate");
-    count_ = std::accumulate(sizes.begin(), sizes.end(), std::size_t{1}, std::multiplies<>());
-    values_.resize(std::max<std::size_t>(1, count_) * value_bytes_);
-    require_netcdf(nc_get_vara(from.group, from.id, start.data(), sizes.data(), values_.data()), place,
-                   "reading a coordinate");
-  }
-  ~NetcdfValues() {
-    if (is_text_) nc_free_string(count_, reinterpret_cast<char**>(values_.data()));
-  }
-  NetcdfValues(const NetcdfValues&) = delete;
-  NetcdfValues& operator=(const NetcdfValues&) = delete;
-
-  const std::vector<char>& bytes() const { return values_; }
-  std::size_t value_bytes() const { return value_bytes_; }
-
- private:
-  bool is_text_;
-  std::size_t value_bytes_ = 0, count_ = 0;
-  std::vector<char> values_{};
-};
-
-}  // namespace
-
 void NetcdfCoordinates::copy_fixed() {
   for (const Copy& copy : copies_) {
     if (copy.axis) continue;
-    const std::vector<std::size_t> start(copy.from.sizes.size());
-    const NetcdfValues values(copy.from, start, copy.from.sizes, place_);
-    require_netcdf(
-        nc_put_vara(new_file_, copy.to, start.data(), copy.from.sizes.data(), values.bytes().data()), place_,
-        "writing a coordinate");
+    const std::optional<NetcdfVariable> from = wanted_.samples->find(0, copy.name);
+    if (!from)
+      throw DataError({.place = place_,
+                       .found = "the coordinate '" + copy.name + "' is gone",
+                       .wanted = "files that do not change"});
+    const std::vector<std::size_t> start(from->sizes.size());
+    const NetcdfValues values(*from, start, from->sizes, place_);
+    require_netcdf(nc_put_vara(new_file_, copy.to, start.data(), from->sizes.data(), values.bytes().data()),
+                   place_, "writing a coordinate");
   }
 }
 

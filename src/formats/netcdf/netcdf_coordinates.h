@@ -55,7 +55,8 @@ class NetcdfCoordinates {
   struct Wanted {
     const NetcdfVariable* targets = nullptr;   // whose coordinates these are
     std::set<std::string> row_dims{};          // the dimensions of the targets that count rows
-    std::shared_ptr<NetcdfSamples> samples{};  // nullptr: the samples have no coordinates
+    std::shared_ptr<NetcdfSamples> samples{};  // have the coordinates; nullptr: there are none
+    bool has_rows = true;                      // false: no coordinates along the samples
     std::set<std::string> taken_names{};       // of other variables
   };
   void define(Wanted wanted);
@@ -71,7 +72,6 @@ class NetcdfCoordinates {
   struct Copy {
     std::string name{};
     int to = -1;
-    NetcdfVariable from{};              // of the targets' file; not valid along the samples
     std::optional<std::size_t> axis{};  // of the samples
   };
   bool define_copy(const std::string& name);
@@ -81,6 +81,7 @@ class NetcdfCoordinates {
   void copy_attributes_of(const NetcdfVariable& from, int to, const std::set<std::string>& skipped);
   void copy_rows_of(const NetcdfVariable& from, const Copy& copy, std::span<const std::int64_t> rows,
                     std::size_t first);
+  std::string description_of(std::size_t file, const std::string& name);
   bool is_same_in_all_files(const std::string& name);
 
   int new_file_;

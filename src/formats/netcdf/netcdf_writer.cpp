@@ -116,12 +116,12 @@ class NetcdfWriter final : public RowWriter {
     const std::lock_guard lock(hdf5_mutex());
     std::optional<NetcdfTargets> targets = targets_of(origin);
     std::shared_ptr<NetcdfSamples> samples;
-    if (targets && origin.has_rows)
+    if (targets && origin.has_coordinates)
       samples =
           origin.sample_files.empty()
               ? std::make_shared<NetcdfSamples>(origin.files, origin.array, origin.sample_dim)
               : std::make_shared<NetcdfSamples>(origin.sample_files, origin.sample_array, origin.sample_dim);
-    const std::string sample_dim = samples ? samples->dim() : "sample";
+    const std::string sample_dim = samples && origin.has_rows ? samples->dim() : "sample";
     require_written(
         nc_def_dim(file_.id(), sample_dim.c_str(), static_cast<std::size_t>(num_rows), &sample_dim_), path,
         "defining a dimension");
@@ -133,8 +133,7 @@ class NetcdfWriter final : public RowWriter {
                   "', because its samples have another shape");
       targets.reset();
     }
-    define(targets, samples);
-    // `targets` is open until here.
+    define(targets, samples, origin.has_rows);
     coordinates_->copy_fixed();
   }
 
@@ -169,7 +168,8 @@ class NetcdfWriter final : public RowWriter {
     std::vector<std::size_t> row_sizes{};
   };
 
-  void define(const std::optional<NetcdfTargets>& targets, const std::shared_ptr<NetcdfSamples>& samples) {
+  void define(const std::optional<NetcdfTargets>& targets, const std::shared_ptr<NetcdfSamples>& samples,
+              bool has_rows) {
     std::set<std::string> names{texts_.name};
     for (ColumnToWrite& column : columns_) {
       std::ranges::replace(column.name, '/', '_');
@@ -186,6 +186,7 @@ class NetcdfWriter final : public RowWriter {
       coordinates_->define({.targets = &targets->variable,
                             .row_dims = targets->row_dims,
                             .samples = samples,
+                            .has_rows = has_rows,
                             .taken_names = std::move(names)});
     for (std::size_t i = 0; i < columns_.size(); ++i)
       if (is_like_targets[i])

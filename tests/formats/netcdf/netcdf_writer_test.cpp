@@ -107,6 +107,50 @@ TEST_F(NetcdfWriters, TakeTheTimesOfAnotherFile) {
   EXPECT_EQ(read("time", {2}), (std::vector<double>{6.5, 9.5}));
 }
 
+TEST_F(NetcdfWriters, TakeTheGridOfThePredictedFile) {
+  write({.files = {grid("grid_1.nc")},
+         .array = "t2m",
+         .sample_files = {grid("other_grid.nc")},
+         .sample_array = "t2m"},
+        {0, 3});
+  EXPECT_EQ(read<float>("lat", {2}), (std::vector<float>{50, 60}));
+  EXPECT_EQ(read("time", {2}), (std::vector<double>{10.5, 13.5}));
+  write({.files = {grid("grid_1.nc")},
+         .array = "t2m",
+         .sample_files = {grid("other_grid.nc")},
+         .sample_array = "t2m",
+         .has_rows = false},
+        {0, 3});
+  EXPECT_EQ(read<float>("lat", {2}), (std::vector<float>{50, 60}));
+  write({.files = {grid("grid_1.nc")}, .array = "t2m", .has_rows = false, .has_coordinates = false}, {0, 1});
+  EXPECT_EQ(names(), (std::vector<std::string>{"t2m"}));
+}
+
+TEST_F(NetcdfWriters, OmitGridsThatDifferInTheFiles) {
+  LogLines log;
+  write({.files = {grid("grid_1.nc"), grid("other_grid.nc")}, .array = "t2m"}, {0, 7});
+  EXPECT_EQ(names(), (std::vector<std::string>{"crs", "lon", "t2m", "time", "time_bnds"}));
+  const std::vector<std::string> omitted{"lat", "area", "season"};
+  ASSERT_EQ(log.texts.size(), omitted.size());
+  for (std::size_t i = 0; i < omitted.size(); ++i)
+    EXPECT_EQ(log.texts[i], "predict: the predictions have no coordinate '" + omitted[i] +
+                                "', because it has another type, other units or other values in " +
+                                grid("other_grid.nc").string());
+}
+
+// The scale of the areas is 1e-8, then 2e-8.
+TEST_F(NetcdfWriters, OmitCoordinatesWithSlightlyDifferentScales) {
+  const std::string scale = "\x3e\x45\x79\x8e\xe2\x30\x8c\x3a";
+  std::string text = read_file(grid("other_grid.nc"), 100'000);
+  write_file_atomically(scratch_ / "a.nc", text);
+  const std::size_t at = text.find(scale);
+  ASSERT_NE(at, std::string::npos);
+  text[at + 1] = '\x55';  // twice as large
+  write_file_atomically(scratch_ / "b.nc", text);
+  write({.files = {scratch_ / "a.nc", scratch_ / "b.nc"}, .array = "t2m"}, {0, 7});
+  EXPECT_EQ(names(), (std::vector<std::string>{"crs", "lat", "lon", "t2m", "time", "time_bnds"}));
+}
+
 // The second dimension of [lat, time, lon] is the samples'; no row of the file has the state.
 TEST_F(NetcdfWriters, HaveNoTimesForSamplesThatAreNoRows) {
   write({.files = {grid("grid_1.nc")}, .array = "t2m", .has_rows = false}, {0, 1});
@@ -129,10 +173,10 @@ TEST_F(NetcdfWriters, WarnOfUnitsThatDifferAndOfOtherShapes) {
         {.name = "outputs", .estimates_targets = true});
   EXPECT_EQ(names(), (std::vector<std::string>{"mean"}));
   ASSERT_EQ(log.texts.size(), 1U);
-  EXPECT_EQ(
-      log.texts[0],
-      "predict: the predictions have no coordinate 'time', because it has another type or other units in " +
-          grid("other_units.nc").string());
+  EXPECT_EQ(log.texts[0],
+            "predict: the predictions have no coordinate 'time', because it has another type, other units or "
+            "other values in " +
+                grid("other_units.nc").string());
   write({.files = {grid("grid_1.nc")}, .array = "mean"}, {0, 1},
         {.name = "outputs", .row_shape = {4}, .estimates_targets = true});
   EXPECT_EQ(names(), (std::vector<std::string>{"outputs"}));
