@@ -175,6 +175,7 @@ bool NetcdfCoordinates::define_copy(const std::string& name) {
   if (!from || from->type > NC_MAX_ATOMIC_TYPE || std::ranges::count(from->dims, sample_dim_) > 1)
     return false;
   const bool is_along_samples = counts_rows(name) || std::ranges::any_of(from->dims, counts_rows);
+  if (!wanted_.is_like_targets && !axis_in(*from)) return false;
   if ((is_along_samples && !wanted_.has_rows) || !is_same_in_all_files(name)) return false;
   from = wanted_.samples->find(0, name);  // the other files have been open in between
   if (!from) return false;

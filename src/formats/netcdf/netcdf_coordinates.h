@@ -57,6 +57,7 @@ class NetcdfCoordinates {
     std::set<std::string> row_dims{};          // the dimensions of the targets that count rows
     std::shared_ptr<NetcdfSamples> samples{};  // have the coordinates; nullptr: there are none
     bool has_rows = true;                      // false: no coordinates along the samples
+    bool is_like_targets = true;               // false: only coordinates along the samples
     std::set<std::string> taken_names{};       // of other variables
   };
   void define(Wanted wanted);

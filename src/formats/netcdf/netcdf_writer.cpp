@@ -126,13 +126,15 @@ class NetcdfWriter final : public RowWriter {
         nc_def_dim(file_.id(), sample_dim.c_str(), static_cast<std::size_t>(num_rows), &sample_dim_), path,
         "defining a dimension");
     coordinates_.emplace(file_.id(), path.string(), sample_dim, sample_dim_);
-    if (targets && std::ranges::none_of(columns_, [&](const ColumnToWrite& column) {
-          return (column.estimates_targets || column.is_class) && has_same_rows(*targets, column);
-        })) {
-      log_warning("predict: the predictions have no names, units and coordinates of '" + origin.array +
+    const auto is_estimate = [](const ColumnToWrite& column) {
+      return column.estimates_targets || column.is_class;
+    };
+    if (targets && std::ranges::any_of(columns_, is_estimate) &&
+        std::ranges::none_of(columns_, [&](const ColumnToWrite& column) {
+          return is_estimate(column) && has_same_rows(*targets, column);
+        }))
+      log_warning("predict: the predictions have no name, units and grid of '" + origin.array +
                   "', because its samples have another shape");
-      targets.reset();
-    }
     define(targets, samples, origin.has_rows);
     coordinates_->copy_fixed();
   }
@@ -183,11 +185,13 @@ class NetcdfWriter final : public RowWriter {
       define_column(column, is_like_targets.back() ? &*targets : nullptr);
     }
     if (targets)
-      coordinates_->define({.targets = &targets->variable,
-                            .row_dims = targets->row_dims,
-                            .samples = samples,
-                            .has_rows = has_rows,
-                            .taken_names = std::move(names)});
+      coordinates_->define(
+          {.targets = &targets->variable,
+           .row_dims = targets->row_dims,
+           .samples = samples,
+           .has_rows = has_rows,
+           .is_like_targets = std::ranges::find(is_like_targets, true) != is_like_targets.end(),
+           .taken_names = std::move(names)});
     for (std::size_t i = 0; i < columns_.size(); ++i)
       if (is_like_targets[i])
         coordinates_->copy_attributes(targets->variable, variables_[i].id, columns_[i].is_class);

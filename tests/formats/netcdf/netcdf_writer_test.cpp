@@ -179,11 +179,19 @@ TEST_F(NetcdfWriters, WarnOfUnitsThatDifferAndOfOtherShapes) {
                 grid("other_units.nc").string());
   write({.files = {grid("grid_1.nc")}, .array = "mean"}, {0, 1},
         {.name = "outputs", .row_shape = {4}, .estimates_targets = true});
-  EXPECT_EQ(names(), (std::vector<std::string>{"outputs"}));
-  EXPECT_EQ(
-      log.texts[1],
-      "predict: the predictions have no names, units and coordinates of 'mean', because its samples have "
-      "another shape");
+  EXPECT_EQ(names(), (std::vector<std::string>{"outputs", "time", "time_bnds"}));
+  EXPECT_EQ(log.texts[1],
+            "predict: the predictions have no name, units and grid of 'mean', because its samples have "
+            "another shape");
+}
+
+// Such as scores of classes.
+TEST_F(NetcdfWriters, KeepTimesWithoutEstimatesOfTheTargets) {
+  LogLines log;
+  write({.files = {grid("grid_1.nc")}, .array = "t2m"}, {2, 5}, {.name = "outputs", .row_shape = {4}});
+  EXPECT_EQ(read("time", {2}), (std::vector<double>{2.5, 5.5}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"outputs", "season", "time", "time_bnds"}));
+  EXPECT_TRUE(log.texts.empty());
 }
 
 TEST_F(NetcdfWriters, LeaveTheFileAloneWithoutFinishAndOnAFullDisk) {
