@@ -48,6 +48,12 @@ at::Tensor values_for(const std::filesystem::path& file, const NamedTensor& colu
   return host_values(column.second);
 }
 
+// HDF5 and NetCDF take a/b as b in the group a.
+std::string without_groups(std::string name) {
+  std::ranges::replace(name, '/', '_');
+  return name;
+}
+
 // Nothing if they are gone: a run predicts other files without those of its training.
 std::vector<std::filesystem::path> existing_files_of(const std::filesystem::path& pattern) {
   std::error_code ignored;
@@ -122,6 +128,8 @@ PredictionWriter::PredictionWriter(Options options) : options_(std::move(options
   options_.ids.values.resize(
       std::min(options_.ids.values.size(), static_cast<std::size_t>(options_.num_samples)));
   id_numbers_ = id_numbers_of(options_.ids);
+  options_.ids.name = without_groups(options_.ids.name);
+  if (options_.ids.name == "classes") options_.ids.name = "id.classes";
 }
 
 PredictionWriter::~PredictionWriter() = default;
@@ -141,9 +149,10 @@ PredictionWriter::NamedTensors PredictionWriter::columns_of(const Predictions& b
       columns.emplace_back(options_.ids.name, id_numbers_.narrow(0, num_written_, count));
     if (is_hdf5_file(file) && options_.origin.has_rows && !options_.origin.rows.empty())
       columns.emplace_back("row", at::tensor(rows, at::kLong));
-    for (const auto& [name, values] : batch.more) {
-      const bool is_taken =
-          std::ranges::find(columns, name, &NamedTensor::first) != columns.end() || name == "sample";
+    for (const auto& [output, values] : batch.more) {
+      const std::string name = without_groups(output);
+      const bool is_taken = std::ranges::find(columns, name, &NamedTensor::first) != columns.end() ||
+                            name == "sample" || name == options_.ids.name;
       columns.emplace_back(is_taken ? "output." + name : name, values);
     }
   }

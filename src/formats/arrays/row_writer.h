@@ -16,7 +16,7 @@ namespace kindling {
 
 // An array [rows, …] of such a file.
 struct ColumnToWrite {
-  std::string name{};
+  std::string name{};  // without /
   TensorType type = TensorType::float32;
   std::vector<std::int64_t> row_shape{};
   // True: its values are in the unit of the targets, so that it gets their attributes.
@@ -42,7 +42,7 @@ struct RowOrigin {
   bool has_coordinates = true;  // false: nothing is known of the samples' coordinates
 };
 
-// Texts of all rows, borrowed for the lifetime of a writer; an empty name: none.
+// Texts of all rows, borrowed for the lifetime of a writer; an empty name: none. The name has no /.
 struct RowTexts {
   std::string name{};
   std::span<const std::string> texts{};

@@ -115,15 +115,13 @@ class Hdf5Writer final : public RowWriter {
  public:
   Hdf5Writer(const fs::path& path, std::span<const ColumnToWrite> columns, const RowTexts& texts,
              const RowOrigin& origin)
-      : replacement_(path),
-        columns_(columns.begin(), columns.end()),
-        texts_(texts),
-        file_(created_file(replacement_)) {
+      : replacement_(path), columns_(columns.begin(), columns.end()), file_(created_file(replacement_)) {
     const Hdf5Turn turn;
     for (const ColumnToWrite& column : columns_) {
       create_dataset(column);
       if (column.estimates_targets || column.is_class) copy_attributes(column, datasets_.back(), origin);
     }
+    if (!texts.name.empty()) write_texts(texts);  // now, so that errors come with the first batch
   }
   void append(std::span<const void* const> values, std::span<const std::int64_t> rows) override {
     const Hdf5Turn turn;
@@ -134,7 +132,6 @@ class Hdf5Writer final : public RowWriter {
   void finish() override {
     {
       const Hdf5Turn turn;
-      if (!texts_.name.empty()) write_texts();
       datasets_.clear();
       if (!file_.close()) refuse_write(replacement_.path(), "closing the file");
     }
@@ -178,22 +175,22 @@ class Hdf5Writer final : public RowWriter {
   }
 
   // Texts of variable length in UTF-8, as those of h5py.
-  void write_texts() {
+  void write_texts(const RowTexts& ids) {
     const Hdf5Id type(H5Tcopy(H5T_C_S1), H5Tclose);
     H5Tset_size(type.get(), H5T_VARIABLE);
     H5Tset_cset(type.get(), H5T_CSET_UTF8);
-    const hsize_t count = texts_.texts.size();
+    const hsize_t count = ids.texts.size();
     const Hdf5Id space(H5Screate_simple(1, &count, nullptr), H5Sclose);
     const Hdf5Id creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
     H5Pset_obj_track_times(creation.get(), false);
-    const Hdf5Id dataset(H5Dcreate2(file_.get(), texts_.name.c_str(), type.get(), space.get(), H5P_DEFAULT,
+    const Hdf5Id dataset(H5Dcreate2(file_.get(), ids.name.c_str(), type.get(), space.get(), H5P_DEFAULT,
                                     creation.get(), H5P_DEFAULT),
                          H5Dclose);
     std::vector<const char*> texts;
-    for (const std::string& text : texts_.texts) texts.push_back(text.c_str());
+    for (const std::string& text : ids.texts) texts.push_back(text.c_str());
     if (!dataset.is_valid() ||
         (count > 0 && H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, texts.data()) < 0))
-      refuse_write(replacement_.path(), "writing '" + texts_.name + "'");
+      refuse_write(replacement_.path(), "writing '" + ids.name + "'");
   }
 
   void copy_attributes(const ColumnToWrite& column, const Hdf5Id& to, const RowOrigin& origin) {
@@ -216,7 +213,6 @@ class Hdf5Writer final : public RowWriter {
 
   FileReplacement replacement_;
   std::vector<ColumnToWrite> columns_;
-  RowTexts texts_;
   Hdf5Id file_;  // closed before the temporary file is deleted, and after the data sets
   std::vector<Hdf5Id> datasets_{};
   hsize_t num_rows_ = 0;

@@ -174,7 +174,6 @@ class NetcdfWriter final : public RowWriter {
               bool has_rows) {
     std::set<std::string> names{texts_.name};
     for (ColumnToWrite& column : columns_) {
-      std::ranges::replace(column.name, '/', '_');
       if (targets && column.estimates_targets && has_same_rows(*targets, column)) column.name = targets->name;
       names.insert(column.name);
     }

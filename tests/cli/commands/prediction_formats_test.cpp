@@ -241,6 +241,30 @@ TEST_F(WrittenPredictions, HaveIdsAsNumbersOrTexts) {
   }
 }
 
+TEST_F(WrittenPredictions, HaveNoGroups) {
+  for (const std::string& format : formats_in_parts()) {
+    if (format == ".npy") continue;
+    for (const std::string id : {"7", "x"}) {
+      PredictionWriter::Options options = this->options("p" + format, 1);
+      options.ids = {.name = "user/id", .values = {id}};
+      PredictionWriter writer(options);
+      Predictions batch{.name = "outputs", .values = at::ones({1})};
+      batch.more = {{"a/b", at::full({1}, 2.0)}, {"user_id", at::full({1}, 3.0)}};
+      writer.write(batch, at::arange(1));
+      writer.finish();
+      EXPECT_EQ(array_in(scratch_ / ("p" + format), "a_b").item<double>(), 2) << format;
+      EXPECT_EQ(array_in(scratch_ / ("p" + format), "output.user_id").item<double>(), 3) << format;
+      if (id == "7") {
+        EXPECT_EQ(array_in(scratch_ / ("p" + format), "user_id").item<std::int64_t>(), 7) << format;
+      } else {
+        EXPECT_NE(
+            error_text<DataError>([&] { array_in(scratch_ / ("p" + format), "user_id"); }).find("texts"),
+            std::string::npos);
+      }
+    }
+  }
+}
+
 // Other files can be predicted without those of the training.
 TEST_F(WrittenPredictions, NeedNoFileOfTheTargets) {
   if (!can_read_hdf5()) GTEST_SKIP() << "built without HDF5";
