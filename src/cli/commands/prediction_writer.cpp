@@ -203,6 +203,7 @@ void PredictionWriter::write(const Predictions& batch, const at::Tensor& indices
   std::vector<const void*> values;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const auto& [name, tensor] = columns[i];
+    const bool is_further = i > 0 && i + batch.more.size() >= columns.size();
     if (columns.size() != columns_.size() ||
         tensor.sizes().slice(1) != at::IntArrayRef(columns_[i].row_shape) ||
         tensor_type_of(tensor.scalar_type()) != columns_[i].type)
@@ -210,7 +211,8 @@ void PredictionWriter::write(const Predictions& batch, const at::Tensor& indices
                        .found = "'" + one_line(name) + "' of a batch is " + toString(tensor.scalar_type()) +
                                 " " + shape_text(tensor.sizes()),
                        .wanted = "the types and shapes of the first batch",
-                       .remedy = "write .jsonl, which holds any shapes"});
+                       // .npz and .safetensors need equal shapes of the first output only.
+                       .remedy = is_further ? "write .npz or .safetensors, which omit such an output" : ""});
     values.push_back(tensor.const_data_ptr());
   }
   writer_->append(values, rows);

@@ -294,8 +294,19 @@ TEST_F(WrittenPredictions, RefuseWhatAFileCannotHold) {
         error_text<DataError>([&] {
           shapes.write({.name = "outputs", .values = at::ones({1, 3})}, at::arange(1, 2));
         }),
-        "predict: 'outputs' of a batch is Float [1, 3]; expected: the types and shapes of the first batch; "
-        "write .jsonl, which holds any shapes");
+        "predict: 'outputs' of a batch is Float [1, 3]; expected: the types and shapes of the first batch");
+    if (format != ".npy") {
+      PredictionWriter further(options("p" + format, 2));
+      const auto write = [&](std::int64_t sample, std::int64_t size) {
+        Predictions batch{.name = "outputs", .values = at::ones({1})};
+        batch.more = {{"hidden", at::ones({1, size})}};
+        further.write(batch, at::arange(sample, sample + 1));
+      };
+      write(0, 2);
+      EXPECT_EQ(error_text<DataError>([&] { write(1, 3); }),
+                "predict: 'hidden' of a batch is Float [1, 3]; expected: the types and shapes of the first "
+                "batch; write .npz or .safetensors, which omit such an output");
+    }
     PredictionWriter complex(options("p" + format, 1));
     const at::Tensor numbers = at::zeros({1}, at::kComplexFloat);
     const std::string text = error_text<ConfigError>(
