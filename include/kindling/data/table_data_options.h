@@ -172,7 +172,8 @@ struct TableDataOptions {
           "on_broken", &TableDataOptions::on_broken,
           {.doc = "rows that cannot be read; skip: they are dropped with a warning", .choices = "stop|skip"}),
       kindling::field("on_missing_target", &TableDataOptions::on_missing_target,
-                      {.doc = "rows without a value to predict; skip: they are omitted with a warning",
+                      {.doc = "rows without a value to predict; skip: they are omitted with a warning, but "
+                              "kept with label_separator",
                        .choices = "skip|error"}));
 };
 
