@@ -289,7 +289,8 @@ void add_outputs(const Prediction& batch, std::vector<bool>& has_rows, Predictio
 // Writes each batch to the file, so that memory does not depend on the number of samples. Returns that
 // number.
 std::int64_t predict_in_parts(const EvaluationRequest& asked, Trainer& trainer,
-                              const std::shared_ptr<Module>& model, DataModule& data) {
+                              const std::shared_ptr<Module>& model, DataModule& data,
+                              const std::vector<std::string>& class_names) {
   const bool is_program = dynamic_cast<const ExportedModule*>(model.get()) != nullptr;
   const std::int64_t count = num_samples_to_predict(trainer, data);
   std::optional<PredictionWriter> writer;
@@ -309,6 +310,7 @@ std::int64_t predict_in_parts(const EvaluationRequest& asked, Trainer& trainer,
     const at::Tensor& outputs = batch.outputs.tensors()[0];
     if (is_classifier(*model)) nan.add(outputs);
     Predictions predictions = predictions_of(outputs, asked.values, *model);
+    if (is_classifier(*model)) add_several(outputs, class_names, *model, predictions);
     if (is_program) add_outputs(batch, has_rows, predictions);
     writer->write(predictions, batch.indices);
   });
@@ -335,7 +337,8 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
     if (!request.quiet) std::cout << count << " masks written to " << asked.out.string() << "\n";
     return;
   }
-  if (is_written_in_parts(asked.out)) return report(predict_in_parts(asked, trainer, model, data));
+  if (is_written_in_parts(asked.out))
+    return report(predict_in_parts(asked, trainer, model, data, class_names));
   const bool has_more =
       keeps_tensors(asked.out) && dynamic_cast<const ExportedModule*>(model.get()) != nullptr;
   Predictions predictions = has_more ? all_outputs(trainer, model, data) : Predictions{};

@@ -142,6 +142,7 @@ PredictionWriter::NamedTensors PredictionWriter::columns_of(const Predictions& b
   NamedTensors columns;
   if (batch.values.defined()) columns.emplace_back(batch.name, batch.values);
   if (batch.classes.defined()) columns.emplace_back("classes", batch.classes);
+  if (batch.several.defined()) columns.emplace_back("classes", batch.several);
   if (is_npy(file)) {
     columns.resize(1);
   } else {

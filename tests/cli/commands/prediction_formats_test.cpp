@@ -96,6 +96,26 @@ TEST_F(PredictionFormats, HaveTheValuesOfNpz) {
   EXPECT_TRUE(array_in(scratch_ / "labels.npy", "").equal(array_in(scratch_ / "p.npz", "class")));
 }
 
+TEST_F(PredictionFormats, HaveAllClassesOfASample) {
+  std::string table = "x,tags\n";
+  for (int i = 0; i < 10; ++i) table += "-2,a|b\n-1,\n1,b\n2,a\n";
+  write_text(scratch_ / "tags.csv", table);
+  write_text(scratch_ / "c.toml",
+             "[model]\nname = \"mlp\"\nhidden = [4]\nnum_classes = 2\nmulti_label = true\n[data]\n"
+             "name = \"csv\"\nfile = \"tags.csv\"\nlabel = \"tags\"\nlabel_separator = \"|\"\n"
+             "val_fraction = 0.5\n[trainer]\nmax_epochs = 1\nnum_threads = 1\nnum_gpus = 0\n");
+  const ProgramRun fitted = run_program({"fit", "-c", scratch_ / "c.toml", "name=small", "--quiet",
+                                         "--progress=none", "run.dir=" + scratch_.folder().string()});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  for (const std::string format : {".npz", ".h5", ".nc"}) {
+    if ((format == ".h5" && !can_read_hdf5()) || (format == ".nc" && !can_read_netcdf())) continue;
+    ASSERT_EQ(predict(scratch_ / "small/0001", "p" + format).exit_code, 0) << format;
+    const at::Tensor classes = array_in(scratch_ / ("p" + format), "classes");
+    EXPECT_EQ(classes.scalar_type(), at::kLong) << format;
+    EXPECT_TRUE(classes.equal(array_in(scratch_ / ("p" + format), "outputs").gt(0).to(at::kLong))) << format;
+  }
+}
+
 // The validation samples are rows of two files.
 TEST_F(PredictionFormats, OfNetcdfKeepNamesAndCoordinates) {
   if (!can_read_netcdf()) GTEST_SKIP() << "built without NetCDF";
