@@ -495,6 +495,12 @@ TEST_F(TableFile, HasTheIdsOfARestoredTransform) {
   EXPECT_EQ(message([] { TableData({.target = {"y"}, .id = "sample"}); }),
             "data.id: predictions have another column 'sample'; expected: a column with another name; rename "
             "it in the file");
+  // Only predictions of several labels have the column.
+  EXPECT_NO_THROW(TableData({.file = "no.csv", .target = {"y"}, .id = "classes"}));
+  EXPECT_EQ(
+      message([] { TableData({.file = "no.csv", .label = "y", .label_separator = "|", .id = "classes"}); }),
+      "data.id: predictions have another column 'classes'; expected: a column with another name; rename "
+      "it in the file");
 }
 
 TEST_F(TableFile, PredictsTestRowsWithoutLabels) {

@@ -17,9 +17,9 @@ bool lists(const std::vector<std::string>& names, const std::string& name) {
 }
 
 // The other columns of a file of predictions have these names.
-void check_id(const std::string& id) {
+void check_id(const std::string& id, bool has_several_labels) {
   for (const char* name : {"sample", "class", "classes", "outputs", "probabilities"})
-    if (id == name)
+    if (id == name && (id != "classes" || has_several_labels))
       throw ConfigError({.place = "data.id",
                          .found = "predictions have another column '" + id + "'",
                          .wanted = "a column with another name",
@@ -141,7 +141,7 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
       throw ConfigError({.place = "data.val_files",
                          .found = "two files are named '" + stem + "'",
                          .wanted = "distinct names, which the records have"});
-  check_id(options.id);
+  check_id(options.id, !options.label_separator.empty());
   const auto require_one_of = [](const char* key, const std::string& value,
                                  const std::vector<std::string>& known, const char* wanted) {
     if (!lists(known, value))

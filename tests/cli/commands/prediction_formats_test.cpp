@@ -252,6 +252,13 @@ TEST_F(WrittenPredictions, HaveIdsAsNumbersOrTexts) {
     writer.write({.name = "outputs", .values = at::ones({2})}, at::arange(2));
     writer.finish();
     EXPECT_TRUE(array_in(scratch_ / ("p" + format), "id").equal(at::tensor({7, -1}, at::kLong))) << format;
+    numbers.ids.name = "classes";
+    PredictionWriter classes(numbers);
+    classes.write({.name = "outputs", .values = at::ones({2}), .classes = at::arange(2)}, at::arange(2));
+    classes.finish();
+    EXPECT_TRUE(array_in(scratch_ / ("p" + format), "classes").equal(at::arange(2))) << format;
+    EXPECT_TRUE(array_in(scratch_ / ("p" + format), "id.classes").equal(at::tensor({7, -1}, at::kLong)));
+    numbers.ids.name = "id";
     numbers.ids.values[1] = "x";
     PredictionWriter texts(numbers);
     texts.write({.name = "outputs", .values = at::ones({2})}, at::arange(2));
