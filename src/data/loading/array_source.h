@@ -65,7 +65,7 @@ std::size_t most_array_bytes_in_memory(bool is_required);
 
 // Returns the array of a name; the only one of its file has none. `key`: the option that has the name. Throws
 // ConfigError with the names that the file has.
-const SourceArray& array_named(const std::vector<SourceArray>& arrays, const std::string& name,
-                               const std::filesystem::path& file, const char* key);
+KINDLING_API const SourceArray& array_named(const std::vector<SourceArray>& arrays, const std::string& name,
+                                            const std::filesystem::path& file, const char* key);
 
 }  // namespace kindling
