@@ -8,6 +8,7 @@
 #include "base/file_replacement.h"
 #include "formats/hdf5/hdf5_library.h"
 #include "formats/hdf5/hdf5_types.h"
+#include "formats/hdf5_lock.h"
 #include "formats/tensor_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -21,6 +22,7 @@ constexpr unsigned kTruncate = 2;                          // H5F_ACC_TRUNC, see
 constexpr std::size_t kChunkBytes = std::size_t{1} << 19;  // half of the library's cache for a data set
 
 [[noreturn]] void refuse_write(const fs::path& path, const std::string& what) {
+  leave_before_hdf5_exits();
   throw DataError({.place = path.string(),
                    .found = what + " fails (" + hdf5_reason() + ")",
                    .wanted = "a file system with space, on which HDF5 can write",

@@ -35,6 +35,7 @@ nc_type netcdf_type_of(TensorType type, const std::string& place) {
 
 void require_written(int status, const fs::path& path, const std::string& what) {
   if (status == NC_NOERR) return;
+  leave_before_hdf5_exits();
   throw DataError({.place = path.string(),
                    .found = what + " fails: " + nc_strerror(status),
                    .wanted = "a file system with space, on which NetCDF can write",
