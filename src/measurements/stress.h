@@ -14,7 +14,7 @@ namespace kindling {
 // Returns the results of one round of work, which is the same each time.
 using StressWork = std::function<std::vector<at::Tensor>()>;
 
-// What repeated work has shown about a device.
+// The result of repeating work on a device.
 struct StressResult {
   std::int64_t num_rounds = 0;
   std::int64_t num_wrong = 0;    // rounds whose bits differ from those of the first one

@@ -17,21 +17,12 @@
 #include "tensors/real_numbers.h"
 #include "tensors/run_difference.h"
 #include "tensors/tensor_snapshot.h"
+#include "training/step/gradients_apart.h"
 
 namespace kindling {
 namespace {
 
-// The tensors whose gradients a step may compute: those of the model, and others that the optimizer has.
-std::vector<at::Tensor> tensors_with_gradients(TrainState& state) {
-  std::vector<at::Tensor> all = state.model->parameters();
-  for (const at::Tensor& parameter : state.optimizer->parameters()) {
-    const auto is_known = [&](const at::Tensor& known) { return known.is_same(parameter); };
-    if (std::ranges::none_of(all, is_known)) all.push_back(parameter);
-  }
-  return all;
-}
-
-// Parameters of the model that no optimizer of the step updates, so that nothing clears their gradients.
+// Parameters of the model that no optimizer updates, so that nothing clears their gradients.
 std::vector<at::Tensor> parameters_without_update(TrainState& state) {
   const std::vector<at::Tensor>& updated = state.optimizer->parameters();
   std::vector<at::Tensor> others;
@@ -41,43 +32,6 @@ std::vector<at::Tensor> parameters_without_update(TrainState& state) {
   }
   return others;
 }
-
-// Takes the gradients of tensors away, so that a pass begins without them, and adds them back.
-class EarlierGradients {
- public:
-  explicit EarlierGradients(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
-    for (const at::Tensor& tensor : tensors_) earlier_.push_back(std::exchange(tensor.mutable_grad(), {}));
-  }
-  void add_back() const {
-    const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      at::Tensor& gradient = tensors_[i].mutable_grad();
-      if (!earlier_[i].defined()) continue;
-      gradient = gradient.defined() ? earlier_[i].add_(gradient) : earlier_[i];
-    }
-  }
-
- private:
-  const std::vector<at::Tensor> tensors_;
-  std::vector<at::Tensor> earlier_;
-};
-
-// For its lifetime, the tensors have no gradients; afterwards, they have those from before.
-class GradientsAside {
- public:
-  explicit GradientsAside(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
-    for (const at::Tensor& tensor : tensors_) former_.push_back(std::exchange(tensor.mutable_grad(), {}));
-  }
-  ~GradientsAside() {
-    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].mutable_grad() = former_[i];
-  }
-  GradientsAside(const GradientsAside&) = delete;
-  GradientsAside& operator=(const GradientsAside&) = delete;
-
- private:
-  const std::vector<at::Tensor> tensors_;
-  std::vector<at::Tensor> former_;
-};
 
 at::Tensor copy_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
@@ -151,7 +105,10 @@ at::Tensor GradientRecheck::run(const Pass& first, const Pass& again) const {
   const std::vector<at::Tensor> random_before = random_state(device), buffers = state.model->buffers();
   const CarriedStates hidden_before(*state.model);
   auto before = std::make_unique<const TensorSnapshot>(buffers);
-  const EarlierGradients earlier(parameters_without_update(state));
+  const std::vector<at::Tensor> others = parameters_without_update(state);
+  std::vector<at::Tensor> all = state.optimizer->parameters();
+  all.insert(all.end(), others.begin(), others.end());
+  GradientsApart of_others(others);
 
   const at::Tensor loss = first();
   const Results results = results_of(loss);
@@ -164,7 +121,7 @@ at::Tensor GradientRecheck::run(const Pass& first, const Pass& again) const {
     before->restore();
     set_random_state(device, random_before);
     hidden_before.put_back();
-    const GradientsAside aside(tensors_with_gradients(state));
+    const GradientsApart aside(all);
     const MutedLog muted(context_.calls, device);
     const at::Tensor repeated = again();
     return results_of(repeated);
@@ -174,7 +131,7 @@ at::Tensor GradientRecheck::run(const Pass& first, const Pass& again) const {
   const bool can_repeat = !context_.options.sync_batchnorm || context_.group() == nullptr;
   if (!are_same(results, second)) report(results, second, can_repeat ? repeat() : Results{});
   hidden_after.put_back();
-  earlier.add_back();
+  of_others.join();
   before.reset();  // its values are overwritten by those after the first pass
   return loss;
 }
