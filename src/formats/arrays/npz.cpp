@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/joined.h"
 #include "base/utf8.h"
 #include "formats/arrays/npy_header.h"
 #include "formats/tensor_types.h"
