@@ -3,7 +3,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <system_error>
 #include <utility>
 
@@ -24,16 +23,7 @@ namespace {
 
 using NamedTensor = std::pair<std::string, at::Tensor>;
 
-bool has_extension(const std::filesystem::path& file, std::initializer_list<const char*> extensions) {
-  const std::string extension = lower_case(file.extension().string());
-  return std::ranges::any_of(extensions, [&](const char* known) { return extension == known; });
-}
-
-bool is_npy(const std::filesystem::path& file) { return has_extension(file, {".npy"}); }
-bool is_hdf5_file(const std::filesystem::path& file) { return has_extension(file, {".h5", ".hdf5"}); }
-bool is_netcdf_file(const std::filesystem::path& file) {
-  return has_extension(file, {".nc", ".nc4", ".cdf"});
-}
+bool is_npy(const std::filesystem::path& file) { return lower_case(file.extension().string()) == ".npy"; }
 
 // NumPy has no bfloat16, and NetCDF no float16; float32 holds their values.
 at::Tensor values_for(const std::filesystem::path& file, const NamedTensor& column) {

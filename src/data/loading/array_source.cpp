@@ -43,16 +43,6 @@ bool is_raw(const fs::path& file) {
   return extension == ".bin" || extension == ".raw" || extension == ".dat";
 }
 
-bool is_hdf5(const fs::path& file) {
-  const std::string extension = extension_of(file);
-  return extension == ".h5" || extension == ".hdf5";
-}
-
-bool is_netcdf(const fs::path& file) {
-  const std::string extension = extension_of(file);
-  return extension == ".nc" || extension == ".nc4" || extension == ".cdf";
-}
-
 std::string place_of(const fs::path& file, const std::string& name) {
   return file.string() + (name.empty() ? "" : ", array '" + name + "'");
 }
@@ -80,8 +70,8 @@ std::optional<std::vector<StoredArray>> stored_arrays_of(const ArrayRequest& req
     for (StoredArray& array : arrays) array.is_requested = request.names.contains(array.name);
     return arrays;
   }
-  if (is_hdf5(request.file)) return stored_hdf5(request.file, request.names);
-  if (is_netcdf(request.file))
+  if (is_hdf5_file(request.file)) return stored_hdf5(request.file, request.names);
+  if (is_netcdf_file(request.file))
     return stored_netcdf(request.file, request.names, request.sample_dim,
                          request.decode == "xarray" ? NetcdfDecoding::xarray : NetcdfDecoding::netcdf4);
   if (extension == ".pt" || extension == ".pth") return std::nullopt;
@@ -222,8 +212,9 @@ std::vector<std::vector<SourceArray>> read_files_of(const RequestedFiles& files,
     const ArrayRequest& request = files.requests[i];
     const auto& stored = files.stored[i];
     // Reading the whole file also verifies its checksums.
-    const bool is_whole = !stored || (fits && !is_raw(request.file) && !is_hdf5(request.file) &&
-                                      !is_netcdf(request.file) && fs::file_size(request.file) <= max_bytes);
+    const bool is_whole =
+        !stored || (fits && !is_raw(request.file) && !is_hdf5_file(request.file) &&
+                    !is_netcdf_file(request.file) && fs::file_size(request.file) <= max_bytes);
     all.push_back(is_whole ? read_whole(request) : read_with_rows_in_file(request, *stored, names_in_file));
   }
   return all;

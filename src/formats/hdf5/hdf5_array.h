@@ -7,12 +7,19 @@
 
 #include "formats/arrays/stored_array.h"
 #include "kindling/base/export.h"
+#include "kindling/base/text.h"
 
 namespace kindling {
 
 // True if Kindling was built with the library HDF5. Without it, stored_hdf5() throws DataError that names the
 // package.
 KINDLING_API bool can_read_hdf5() noexcept;
+
+// True for the extensions of HDF5 files.
+inline bool is_hdf5_file(const std::filesystem::path& path) {
+  const std::string extension = lower_case(path.extension().string());
+  return extension == ".h5" || extension == ".hdf5";
+}
 
 // Describes the data sets `names` of a HDF5 file, which are paths with or without a leading slash. If one of
 // them is missing, the names of the other data sets of the file follow, which are not requested.

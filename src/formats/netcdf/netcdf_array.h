@@ -8,12 +8,19 @@
 #include "formats/arrays/stored_array.h"
 #include "formats/netcdf/netcdf_packing.h"
 #include "kindling/base/export.h"
+#include "kindling/base/text.h"
 
 namespace kindling {
 
 // True if Kindling was built with the library NetCDF. Without it, stored_netcdf() throws DataError that names
 // the package.
 KINDLING_API bool can_read_netcdf() noexcept;
+
+// True for the extensions of NetCDF files.
+inline bool is_netcdf_file(const std::filesystem::path& path) {
+  const std::string extension = lower_case(path.extension().string());
+  return extension == ".nc" || extension == ".nc4" || extension == ".cdf";
+}
 
 // Describes the variables `names` of a NetCDF file of any format; those of groups are paths, such as
 // "forecast/t2m". Samples are along the dimension `sample_dim`, or along the first one if that is empty; the
