@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error_kind.h"
+#include "base/joined.h"
 #include "base/memory_info.h"
 #include "data/loading/file_pattern.h"
 #include "data/loading/joined_arrays.h"

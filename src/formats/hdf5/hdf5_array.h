@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/joined.h"
 #include "formats/arrays/stored_array.h"
 #include "kindling/base/export.h"
-#include "kindling/base/text.h"
 
 namespace kindling {
 

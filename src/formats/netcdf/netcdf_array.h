@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/joined.h"
 #include "formats/arrays/stored_array.h"
 #include "formats/netcdf/netcdf_packing.h"
 #include "kindling/base/export.h"
-#include "kindling/base/text.h"
 
 namespace kindling {
 
