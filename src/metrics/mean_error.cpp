@@ -2,7 +2,9 @@
 
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "metrics/exact_sums.h"
 #include "metrics/regression_pair.h"
@@ -20,8 +22,17 @@ at::Tensor MeanError::update_weighted(const at::Tensor& outputs, const at::Tenso
   const RegressionPair pair = regression_pair(options_.error.c_str(), outputs, labels, weights);
   const at::Tensor error = pair.outputs.sub(pair.labels);
   const at::Tensor size = options_.error == "mae" ? error.abs() : error.square();
-  const at::Tensor of_sample = size.mean(1).to(at::kFloat).to(at::kDouble);
-  return cut(at::stack({of_sample.mul(pair.weights), pair.weights}), kPartsOfNumbers).sum(2);
+  if (!options_.ignore_missing) {
+    const at::Tensor of_sample = size.mean(1).to(at::kFloat).to(at::kDouble);
+    return cut(at::stack({of_sample.mul(pair.weights), pair.weights}), kPartsOfNumbers).sum(2);
+  }
+  const at::Tensor is_missing = pair.labels.isnan(), numbers = is_missing.logical_not().sum(1);
+  const at::Tensor mean = size.masked_fill(is_missing, 0).sum(1).div(numbers.clamp_min(1)),
+                   of_sample = mean.to(at::kFloat).to(at::kDouble);
+  // A sample counts with the part of its numbers that are there.
+  const at::Tensor part = numbers.div(static_cast<double>(std::max<std::int64_t>(size.size(1), 1))),
+                   weight = pair.weights.mul(part);
+  return cut(at::stack({of_sample.mul(weight), weight}), kPartsOfNumbers).sum(2);
 }
 
 double MeanError::compute(std::span<const double> sums, double) const {

@@ -66,22 +66,28 @@ WideProduct product(const at::Tensor& a, const at::Tensor& b) {
 // The rounding error of Σ (y − mean)² for constant y, as a fraction of Σ y²: some units of 2^-104.
 constexpr double kNothing = 1e-30;
 
-std::vector<double> scores(std::span<const double> sums, double num_samples) {
+struct OutputScore {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  bool has_labels = true;
+};
+
+// `has_own_weights`: of each output.
+std::vector<OutputScore> scores(std::span<const double> sums, double num_samples, bool has_own_weights) {
   const std::vector<WideNumber> totals = wide_sums(sums);
-  const std::size_t num_outputs = totals.size() / 3;
-  const WideNumber& weight = totals.back();
+  const std::size_t num_outputs = totals.size() / (has_own_weights ? 4 : 3);
   const double lost = num_samples * std::exp2(kPartsOfNumbers.lowest + 2);  // below the lowest unit
-  std::vector<double> scores;
+  std::vector<OutputScore> scores;
   for (std::size_t i = 0; i < num_outputs; ++i) {
+    const WideNumber& weight = has_own_weights ? totals[3 * num_outputs + i] : totals.back();
+    OutputScore& score = scores.emplace_back(OutputScore{.has_labels = !has_own_weights || weight.value > 0});
     const WideNumber &label = totals[i], square = totals[num_outputs + i] * weight;
     const double error = totals[2 * num_outputs + i].value;
     const double spread = (square + label * WideNumber{.value = -label.value, .rest = -label.rest}).value;
-    if (num_samples < 2 || !std::isfinite(error))
-      scores.push_back(std::numeric_limits<double>::quiet_NaN());
-    else if (spread <= kNothing * square.value + lost * (weight.value + std::abs(label.value)))
-      scores.push_back(error == 0 ? 1 : 0);
+    if (num_samples < 2 || !std::isfinite(error) || !score.has_labels) continue;
+    if (spread <= kNothing * square.value + lost * (weight.value + std::abs(label.value)))
+      score.value = error == 0 ? 1 : 0;
     else
-      scores.push_back(1 - error / (spread / weight.value));
+      score.value = 1 - error / (spread / weight.value);
   }
   return scores;
 }
@@ -92,10 +98,17 @@ R2::R2(R2Options options) : options_(std::move(options)) { validate(options_, "R
 
 at::Tensor R2::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                const at::Tensor& weights) const {
-  const RegressionPair pair = regression_pair("r2", outputs, labels, weights);
-  const at::Tensor weight = pair.weights.unsqueeze(1), errors = pair.outputs.sub(pair.labels).square();
+  RegressionPair pair = regression_pair("r2", outputs, labels, weights);
+  at::Tensor weight = pair.weights.unsqueeze(1), errors = pair.outputs.sub(pair.labels).square();
+  if (options_.ignore_missing) {
+    const at::Tensor is_missing = pair.labels.isnan();
+    weight = weight.mul(is_missing.logical_not());
+    errors = errors.masked_fill(is_missing, 0);
+    pair.labels = pair.labels.masked_fill(is_missing, 0);
+  }
   const WideProduct square = product(pair.labels, pair.labels);
-  const WideProduct weighted = product(at::cat({pair.labels, square.value}, 1), weight);
+  const WideProduct weighted = product(at::cat({pair.labels, square.value}, 1),
+                                       options_.ignore_missing ? at::cat({weight, weight}, 1) : weight);
   at::Tensor sums = cut(at::cat({weighted.value, errors.mul(weight), weight}, 1), kPartsOfNumbers).sum(1);
   const std::int64_t num_outputs = errors.size(1);
   weighted.rest.narrow(1, num_outputs, num_outputs).addcmul_(square.rest, weight);
@@ -104,17 +117,17 @@ at::Tensor R2::update_weighted(const at::Tensor& outputs, const at::Tensor& labe
 }
 
 double R2::compute(std::span<const double> sums, double num_samples) const {
-  const std::vector<double> all = scores(sums, num_samples);
-  double sum = 0;
-  for (const double score : all) sum += score;
-  return sum / static_cast<double>(all.size());
+  double sum = 0, count = 0;
+  for (const OutputScore& score : scores(sums, num_samples, options_.ignore_missing))
+    if (score.has_labels) sum += score.value, ++count;
+  return sum / count;
 }
 
 NamedValues R2::values(std::span<const double> sums, double num_samples) const {
   if (options_.average != "per_output") return Metric::values(sums, num_samples);
   NamedValues values;
-  for (const double score : scores(sums, num_samples))
-    values.emplace_back("[" + std::to_string(values.size()) + "]", score);
+  for (const OutputScore& score : scores(sums, num_samples, options_.ignore_missing))
+    values.emplace_back("[" + std::to_string(values.size()) + "]", score.value);
   return values;
 }
 

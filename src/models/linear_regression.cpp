@@ -6,6 +6,8 @@ namespace kindling {
 
 LinearRegression::LinearRegression(LinearRegressionOptions options)
     : RegressionNet(torch::nn::Sequential{LazyLinear(options.num_outputs)}, "LinearRegression",
-                    options.num_outputs, options.scale_target) {}
+                    RegressorOptions{.num_targets = options.num_outputs,
+                                     .scale_target = options.scale_target,
+                                     .ignore_missing = options.ignore_missing}) {}
 
 }  // namespace kindling

@@ -25,8 +25,10 @@ void add_activation(torch::nn::Sequential& net, const std::string& name) {
 }  // namespace
 
 MlpRegressor::MlpRegressor(MlpRegressorOptions options)
-    : RegressionNet(torch::nn::Sequential{torch::nn::Flatten()}, "MlpRegressor", options.num_targets,
-                    options.scale_target) {
+    : RegressionNet(torch::nn::Sequential{torch::nn::Flatten()}, "MlpRegressor",
+                    RegressorOptions{.num_targets = options.num_targets,
+                                     .scale_target = options.scale_target,
+                                     .ignore_missing = options.ignore_missing}) {
   validate(options, "mlp_regressor");
   for (const std::int64_t width : options.hidden) {
     net->push_back(LazyLinear(width));

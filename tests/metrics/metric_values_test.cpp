@@ -92,6 +92,45 @@ TEST_P(MetricValues, AreBitIdenticalForAnyBatches) {
     }
 }
 
+// Labels that are missing count as if they were not there, with the weights of their samples.
+TEST_P(MetricValues, OfLabelsThatAreThere) {
+  at::manual_seed(8);
+  const at::Tensor outputs = at::randn({50, 3}), weights = at::rand({50}).to(at::kDouble),
+                   is_missing = at::rand({50, 3}).lt(0.4);
+  at::Tensor labels = (outputs + 0.5 * at::randn({50, 3})).masked_fill(is_missing, NAN);
+  labels.select(1, 2).fill_(NAN);
+  const auto value = [&](const Metric& metric, const at::Tensor& some, const at::Tensor& wanted,
+                         const at::Tensor& weight) {
+    const MetricBatch batch{on(some), on(wanted), on(weight)};
+    return values_of(metric, batch.part_of(metric), some.size(0))[0].second;
+  };
+  const auto there = is_missing.logical_not().narrow(1, 0, 2).nonzero();
+  const at::Tensor rows = there.select(1, 0), columns = there.select(1, 1);
+  for (const std::string error : {"mae", "mse", "rmse"}) {
+    const MeanError by_label({.error = error}), ignoring({.error = error, .ignore_missing = true});
+    EXPECT_NEAR(value(ignoring, outputs, labels, weights),
+                value(by_label, outputs.index({rows, columns}), labels.index({rows, columns}),
+                      weights.index_select(0, rows)),
+                1e-6)
+        << error;
+  }
+  double sum = 0;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const at::Tensor of_output = is_missing.select(1, i).logical_not().nonzero().squeeze(1);
+    sum += value(R2(), outputs.select(1, i).index_select(0, of_output),
+                 labels.select(1, i).index_select(0, of_output), weights.index_select(0, of_output));
+  }
+  const R2 r2({.ignore_missing = true});
+  EXPECT_NEAR(value(r2, outputs, labels, weights), sum / 2, 1e-12);
+  const R2 per_output({.average = "per_output", .ignore_missing = true});
+  const MetricBatch all{on(outputs), on(labels), on(weights)};
+  EXPECT_TRUE(std::isnan(values_of(per_output, all.part_of(per_output), 50)[2].second));
+  for (const Metric* const metric : {static_cast<const Metric*>(&r2), &per_output}) {
+    const at::Tensor parts = all.rows(0, 7).part_of(*metric) + all.rows(7, 50).part_of(*metric);
+    EXPECT_EQ(values_of(*metric, parts, 50)[0], values_of(*metric, all.part_of(*metric), 50)[0]);
+  }
+}
+
 // Numbers of very different size, whose plain sum depends on the order.
 TEST_P(MetricValues, AreBitIdenticalForUnevenErrors) {
   at::manual_seed(3);

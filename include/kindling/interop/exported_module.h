@@ -22,6 +22,7 @@ struct ExportedModuleOptions {
   std::filesystem::path file{};        // written by torch.export.save
   std::string loss = "cross_entropy";  // "output": the program's first output is the loss
   std::filesystem::path eval_file{};  // the same model exported after model.eval(); empty: see ExportedModule
+  bool ignore_missing = false;        // for losses of numbers: labels that are NaN do not count
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
@@ -34,7 +35,10 @@ struct ExportedModuleOptions {
                        .example = "\"eval.pt2\""}),
       kindling::field("loss", &ExportedModuleOptions::loss,
                       {.doc = "loss of the first output and the labels; output: the first output is the loss",
-                       .choices = "cross_entropy|nll|mse|l1|smooth_l1|huber|bce_with_logits|output"}));
+                       .choices = "cross_entropy|nll|mse|l1|smooth_l1|huber|bce_with_logits|output"}),
+      kindling::field("ignore_missing", &ExportedModuleOptions::ignore_missing,
+                      {.doc = "targets that are NaN, missing values, do not count in the losses mse, l1, "
+                              "smooth_l1 and huber, and in metrics"}));
 };
 
 // The batch sizes that a program takes.

@@ -12,14 +12,14 @@ namespace kindling {
 struct LinearRegressionOptions {
   std::int64_t num_outputs = 1;
   bool scale_target = false;
+  bool ignore_missing = false;
 
-  static constexpr auto fields =
-      kindling::fields(kindling::field("num_outputs", &LinearRegressionOptions::num_outputs,
-                                       {.doc = "number of values to predict", .min = 1}),
-                       kindling::field("scale_target", &LinearRegressionOptions::scale_target,
-                                       {.doc = "train on targets of mean 0 and standard deviation 1; "
-                                               "outputs, losses and metrics keep the unit "
-                                               "of the data"}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("num_outputs", &LinearRegressionOptions::num_outputs,
+                      {.doc = "number of values to predict", .min = 1}),
+      kindling::field("scale_target", &LinearRegressionOptions::scale_target, {.doc = kScaleTargetDoc}),
+      kindling::field("ignore_missing", &LinearRegressionOptions::ignore_missing,
+                      {.doc = kIgnoreMissingDoc}));
 };
 
 // The linear regression of Dive into Deep Learning: [batch, features] → [batch, num_outputs], squared loss

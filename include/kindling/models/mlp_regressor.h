@@ -17,6 +17,7 @@ struct MlpRegressorOptions {
   std::string activation = "relu";
   double dropout = 0;
   bool scale_target = false;
+  bool ignore_missing = false;
 
   static constexpr auto fields = kindling::fields(
       kindling::field("hidden", &MlpRegressorOptions::hidden,
@@ -28,10 +29,8 @@ struct MlpRegressorOptions {
       kindling::field(
           "dropout", &MlpRegressorOptions::dropout,
           {.doc = "dropout probability after each hidden layer", .min = 0, .max = 1, .max_excluded = true}),
-      kindling::field("scale_target", &MlpRegressorOptions::scale_target,
-                      {.doc = "train on targets of mean 0 and standard deviation 1; outputs, losses and "
-                              "metrics keep the unit "
-                              "of the data"}));
+      kindling::field("scale_target", &MlpRegressorOptions::scale_target, {.doc = kScaleTargetDoc}),
+      kindling::field("ignore_missing", &MlpRegressorOptions::ignore_missing, {.doc = kIgnoreMissingDoc}));
 };
 
 // A multilayer perceptron that predicts numbers: [batch, …] → [batch, num_targets], mean squared error. The

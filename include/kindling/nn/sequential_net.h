@@ -2,6 +2,8 @@
 
 #include <torch/nn/modules/container/sequential.h>
 
+#include <utility>
+
 #include "kindling/base/export.h"
 
 namespace kindling {
@@ -19,7 +21,10 @@ class KINDLING_API SequentialNet : public Model {
   torch::nn::Sequential net;
 
  protected:
-  explicit SequentialNet(const torch::nn::Sequential& layers) : net(this->register_module("net", layers)) {}
+  // Further arguments are those of Model.
+  template <class... Arguments>
+  explicit SequentialNet(const torch::nn::Sequential& layers, Arguments&&... arguments)
+      : Model(std::forward<Arguments>(arguments)...), net(this->register_module("net", layers)) {}
 };
 
 }  // namespace kindling

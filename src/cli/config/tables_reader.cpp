@@ -39,8 +39,8 @@ void check_model(const ModelOptions& model, ConfigReader& reader) {
 }
 
 constexpr std::array kModelsOfOneInput{
-    "linear_regression", "softmax_regression", "mlp", "mlp_regressor", "lenet",
-    "small_cnn",         "resnet18",           "unet"};
+    "linear_regression", "softmax_regression", "mlp",  "mlp_regressor", "lenet",
+    "small_cnn",         "resnet18",           "unet", "unet_regressor"};
 
 // These models would ignore all inputs but the first.
 void check_inputs(const std::string& model, const OptionSet& data, ConfigReader& reader) {
@@ -51,14 +51,25 @@ void check_inputs(const std::string& model, const OptionSet& data, ConfigReader&
                                            " takes one input; use the model exported, or remove the key");
 }
 
+constexpr const char* kIgnoreMissing = "ignore_missing";
+
+bool ignores_missing(const OptionSet& model) {
+  for (const OptionRef& option : model.refs())
+    if (bool* const* flag = std::get_if<bool*>(&option.value);
+        flag != nullptr && option.name == kIgnoreMissing)
+      return **flag;
+  return false;
+}
+
 // A metric counts the labels as the loss does, unless its table says otherwise. Returns false if it cannot
 // skip the labels that the loss skips.
-bool give_loss_options(const OptionSet& metric, const ClassLossOptions& loss) {
+bool give_loss_options(const OptionSet& metric, const ClassLossOptions& loss, bool ignores_missing) {
   bool skips = !loss.ignore_index;
   for (const OptionRef& option : metric.refs()) {
-    if (bool* const* flag = std::get_if<bool*>(&option.value);
-        flag != nullptr && option.name == "multi_label")
-      **flag = loss.multi_label;
+    if (bool* const* flag = std::get_if<bool*>(&option.value); flag != nullptr) {
+      if (option.name == "multi_label") **flag = loss.multi_label;
+      if (option.name == kIgnoreMissing) **flag = ignores_missing;
+    }
     if (option.name != "ignore_index" || !loss.ignore_index) continue;
     skips = true;
     if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.value))
@@ -253,7 +264,8 @@ class TablesReader {
                       "unknown name '" + listed + "' in 'model.metrics'", names);
       name.name = listed;
       if (!maker) continue;
-      if (!give_loss_options(maker->options(), tables_.class_loss))
+      if (!give_loss_options(maker->options(), tables_.class_loss,
+                             ignores_missing(tables_.model_maker->options())))
         reader_.error(
             "model.metrics[" + std::to_string(i) + "]",
             "'model.metrics': '" + listed +

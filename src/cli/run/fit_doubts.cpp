@@ -9,7 +9,7 @@
 
 #include "data/loading/window_dataset.h"
 #include "kindling/base/number_text.h"
-#include "kindling/nn/regression_net.h"
+#include "kindling/nn/regressor.h"
 
 namespace kindling {
 namespace {
@@ -62,7 +62,7 @@ std::vector<std::string> doubts_about(const FitResult& result, const ConfigTable
     doubts.push_back(value + " of predicting " + guess +
                      ": the model has learned nothing that helps on other samples");
   };
-  if (loss && dynamic_cast<const RegressionNet*>(&model) != nullptr && labels.is_floating_point())
+  if (loss && dynamic_cast<const Regressor*>(&model) != nullptr && labels.is_floating_point())
     if (const double of_means = loss_of_means(labels); *loss > of_means)
       doubt("val_loss is " + short_text(*loss, 4) + ", above the " + short_text(of_means, 4),
             "the mean of the validation targets");

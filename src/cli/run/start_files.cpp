@@ -22,7 +22,7 @@
 #include "kindling/data/sampler.h"
 #include "kindling/data/table_data.h"
 #include "kindling/nn/classifier.h"
-#include "kindling/nn/regression_net.h"
+#include "kindling/nn/regressor.h"
 #include "kindling/optim/python_optimizer.h"
 #include "runs/run_folder.h"
 
@@ -291,13 +291,21 @@ void give_class_weights(const ConfigTables& config, Module& model, DataModule& d
   }
 }
 
+// Targets that are fields may not fit into memory, so they are read in parts.
+void fit_without_drawing(Regressor& model, DataModule& data) {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const at::Tensor state = generator.get_state();
+  model.fit_target_scale(training_target_parts(data));
+  generator.set_state(state);
+}
+
 void give_target_scale(const ConfigTables& config, Module& model, DataModule& data) {
-  auto* const net = dynamic_cast<RegressionNet*>(&model);
+  auto* const net = dynamic_cast<Regressor*>(&model);
   if (net == nullptr || !net->scales_targets()) return;
   const auto buffers = model.named_buffers(/*recurse=*/false);
   const bool has_loaded = config.model.init_weights && (buffers["target_mean"].ne(0).any().item<bool>() ||
                                                         buffers["target_std"].ne(1).any().item<bool>());
-  if (!has_loaded) net->fit_target_scale(without_drawing(training_targets, data));
+  if (!has_loaded) fit_without_drawing(*net, data);
 }
 
 StartWeights start_from_files(const RunConfig& config, Module& model) {

@@ -131,9 +131,13 @@ void StoredDataset::gather(const at::Tensor& indices, Batch& batch) const {
 
 at::Tensor StoredDataset::labels() const {
   if (at::Tensor labels = labels_in_memory(); labels.defined()) return labels;
+  return labels_in_file(0, size_);
+}
+
+at::Tensor StoredDataset::labels_in_file(std::int64_t first, std::int64_t end) const {
   const StoredRows& stored = std::get<StoredRows>(columns_.back());
   at::Tensor labels = stored.none().clone();
-  stored.read(rows_of(at::arange(size_, at::kLong)), labels);
+  stored.read(rows_of(at::arange(first, end, at::kLong)), labels);
   return labels;
 }
 

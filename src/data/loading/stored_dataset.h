@@ -60,6 +60,8 @@ class KINDLING_API StoredDataset final : public Dataset {
   // Returns the last column of all samples, and reads no other. The second is undefined if that is in a file.
   at::Tensor labels() const;
   at::Tensor labels_in_memory() const;
+  // Those of the samples from `first` to before `end`, if the last column is in a file.
+  at::Tensor labels_in_file(std::int64_t first, std::int64_t end) const;
   std::int64_t bytes_per_sample() const;  // in a batch
 
  private:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/loading/stored_dataset.h"
@@ -79,16 +80,27 @@ at::Tensor training_labels(DataModule& data) {
   return classes.masked_select(classes.ne(-100));  // the loss ignores these
 }
 
-at::Tensor training_targets(DataModule& data) {
+std::function<at::Tensor()> training_target_parts(DataModule& data) {
   const auto loader = training_loader(data, "set model.scale_target = false");
   require_unscaled_targets(data, loader.get());
-  at::Tensor targets = all_labels(loader.get());
-  if (!targets.defined() || !targets.is_floating_point())
-    throw DataError({.place = "the labels of the training samples",
-                     .found = targets.defined() ? type_text(targets) : "none",
-                     .wanted = "floating-point numbers to predict",
-                     .remedy = "for class numbers choose a classifier, such as mlp"});
-  return targets;
+  const auto checked = [](at::Tensor targets) {
+    if (!targets.defined() || !targets.is_floating_point())
+      throw DataError({.place = "the labels of the training samples",
+                       .found = targets.defined() ? type_text(targets) : "none",
+                       .wanted = "floating-point numbers to predict",
+                       .remedy = "for class numbers choose a classifier, such as mlp"});
+    return targets;
+  };
+  const auto* const stored = loader ? dynamic_cast<const StoredDataset*>(&loader->dataset()) : nullptr;
+  if (stored == nullptr || stored->labels_in_memory().defined())
+    return [targets = checked(all_labels(loader.get()))]() mutable {
+      return std::exchange(targets, at::Tensor());
+    };
+  return [loader, stored, checked, first = std::int64_t{0}]() mutable {
+    if (first == stored->size()) return at::Tensor();
+    const std::int64_t end = std::min(first + samples_at_once(*stored), stored->size());
+    return checked(stored->labels_in_file(std::exchange(first, end), end));
+  };
 }
 
 }  // namespace kindling

@@ -166,6 +166,11 @@ ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::mo
       program_->evaluation.emplace(eval_file, has_both ? Pt2File::kEvaluation : "model", program_->file,
                                    program_->runner.num_inputs(), options_.file.string());
     });
+  if (options_.ignore_missing && !is_regressor())
+    throw ConfigError({.place = "ignore_missing",
+                       .found = "it is set, and the loss is " + options_.loss,
+                       .wanted = "a loss of numbers: mse, l1, smooth_l1 or huber",
+                       .remedy = "for classes, labels of ignore_index do not count"});
   if (is_classification_loss(options_.loss)) add_metric("acc", std::make_shared<Accuracy>());
   if (options_.loss == kLossOfEachClass) class_loss_.set_options({.multi_label = true});
 }
@@ -260,8 +265,10 @@ at::Tensor ExportedModule::loss(const at::Tensor& outputs, const at::Tensor& lab
   if (!labels.is_floating_point() || outputs.sizes() != labels.sizes())
     refuse_numbers_as_labels(outputs, labels);
   const std::optional<std::int64_t> ignored = loss_options().ignore_index;
-  if (!ignored) return regression_loss(name, outputs, labels, at::Reduction::Mean);
-  const at::Tensor counts = labels.ne(*ignored);
+  if (!ignored && !options_.ignore_missing)
+    return regression_loss(name, outputs, labels, at::Reduction::Mean);
+  at::Tensor counts = options_.ignore_missing ? labels.isnan().logical_not() : labels.ne(*ignored);
+  if (ignored && options_.ignore_missing) counts = counts.logical_and(labels.ne(*ignored));
   const at::Tensor wanted = labels.masked_fill(counts.logical_not(), 0);
   return weighted(masked_mean(regression_loss(name, outputs, wanted, at::Reduction::None), counts));
 }

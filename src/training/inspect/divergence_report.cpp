@@ -92,7 +92,12 @@ void DivergenceReport::report(const RowTag& step, std::int64_t num_batches, cons
 }
 
 std::string DivergenceReport::advice() const {
-  const std::string correct = "Correct these samples; on_nonfinite = \"skip\" trains without their steps",
+  const std::string missing = state_.model->is_regressor()
+                                  ? ". Of missing values, ignore_missing of the model skips the targets, "
+                                    "and fill_missing of arrays fills the inputs"
+                                  : "",
+                    correct =
+                        "Correct these samples; on_nonfinite = \"skip\" trains without their steps" + missing,
                     train_slower = "A smaller learning rate or gradient_clip_val may help";
   if (reason_.find(kInBatch) != std::string::npos) return correct;
   return reason_.find(kInLabels) != std::string::npos ? correct + ". " + train_slower : train_slower;

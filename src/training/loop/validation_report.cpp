@@ -305,7 +305,8 @@ class RegressionStatistics : public ValidationStatistics {
   }
 
   at::Tensor is_ignored(const at::Tensor& targets) const {
-    return ignore_index_ ? targets.eq(*ignore_index_) : at::zeros_like(targets, at::kBool);
+    const at::Tensor is_missing = targets.isnan();
+    return ignore_index_ ? targets.eq(*ignore_index_).logical_or_(is_missing) : is_missing;
   }
 
   WorstPrediction worst_of(std::span<const double> values) const override {
