@@ -31,6 +31,7 @@
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/models/unet.h"
+#include "kindling/models/unet_regressor.h"
 #include "kindling/optim/adadelta.h"
 #include "kindling/optim/adagrad.h"
 #include "kindling/optim/adam.h"
@@ -143,6 +144,8 @@ void register_builtin(Registry& registry) {
   registry.model<SmallCnn, SmallCnnOptions>("small_cnn", "convolutions with batch norm, for small images");
   registry.model<Resnet18, Resnet18Options>("resnet18", "ResNet-18 with torchvision's parameter names");
   registry.model<Unet, UnetOptions>("unet", "U-Net for a class per pixel (segmentation)");
+  registry.model<UnetRegressor, UnetRegressorOptions>(
+      "unet_regressor", "U-Net that predicts fields of numbers, in 1, 2 or 3 dimensions");
   registry.model<ExportedModule, ExportedModuleOptions>("exported",
                                                         "a model exported from Python, a .pt2 file");
   registry.model<ExportedBackbone, ExportedBackboneOptions>(
