@@ -21,6 +21,9 @@ struct ArrayDataOptions {
   // of a sample, such as "float32[3, 64, 64]" or "int64".
   std::string inputs = "x", labels = "y";
   std::vector<std::string> more_inputs{};  // names of further inputs, which follow the first one in a batch
+  // Names of arrays of the same type and sizes that follow `inputs` (and the targets of pairs in time) or
+  // `labels` as channels: [samples, …] becomes [samples, channels, …].
+  std::vector<std::string> more_channels{}, more_label_channels{};
   bool keep_type = false;                  // small numbers do not become float32
   std::string val_inputs{}, val_labels{};  // of the validation samples, in the same files
   std::string weights{};  // name of an array [samples] by which training samples are drawn, in the same file
@@ -35,6 +38,7 @@ struct ArrayDataOptions {
   // "channels": each channel, the first dimension of a sample, to mean 0 and standard deviation 1 of the
   // training samples; "all": one mean and one deviation for all numbers. See ArrayData.
   std::optional<std::string> normalize_by{};
+  std::optional<double> fill_missing{};  // takes the place of NaN in the inputs, after the scaling
   // Pairs in time: the array of the inputs has the targets, too, `horizon` rows later. See ArrayData.
   std::optional<std::int64_t> horizon{};
   std::string layout = "time";  // of the array: [time, …], or [series, time, …] for "series_time"
@@ -65,6 +69,13 @@ struct ArrayDataOptions {
                       {.doc = "names of further inputs, in the order in which a model with several inputs "
                               "takes them; they are not scaled",
                        .example = "[\"mask\"]"}),
+      kindling::field(
+          "more_channels", &ArrayDataOptions::more_channels,
+          {.doc = "names of arrays that follow inputs as channels, a new dimension after that of "
+                  "the samples; with data.horizon, the targets have them, too",
+           .example = "[\"v\", \"pressure\"]"}),
+      kindling::field("more_label_channels", &ArrayDataOptions::more_label_channels,
+                      {.doc = "names of arrays that follow labels as channels", .example = "[\"v\"]"}),
       kindling::field("keep_type", &ArrayDataOptions::keep_type,
                       {.doc = "keep booleans, bytes and other numbers of up to 16 bits, for an exported "
                               "program that takes them; false: they become float32"}),
@@ -92,6 +103,10 @@ struct ArrayDataOptions {
                   "the first dimension of a sample on its own; all: all numbers alike",
            .choices = "channels|all",
            .example = "\"channels\""}),
+      kindling::field("fill_missing", &ArrayDataOptions::fill_missing,
+                      {.doc = "number that takes the place of missing values, NaN, in the inputs, after the "
+                              "scaling; with normalize_by, they do not count in the mean and deviation",
+                       .example = "0"}),
       kindling::field(
           "horizon", &ArrayDataOptions::horizon,
           {.doc = "number of rows from the inputs to the targets, both of the array `inputs`, which has the "

@@ -1,5 +1,6 @@
 #include "data/loading/array_checks.h"
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 
@@ -29,6 +30,14 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
     if (!options.more_inputs.empty())
       refuse("data.more_inputs", one_array(options.file, "it is set"), "a .npz file with all inputs");
   }
+  if (has_one_array(options.file) && !options.more_channels.empty())
+    refuse("data.more_channels", one_array(options.file, "it is set"), "a .npz file with all channels");
+  if (has_one_array(options.labels_file.value_or(options.file)) && !options.more_label_channels.empty())
+    refuse("data.more_label_channels", one_array(options.labels_file.value_or(options.file), "it is set"),
+           "a .npz file with all channels");
+  if (!options.val_inputs.empty() && !(options.more_channels.empty() && options.more_label_channels.empty()))
+    refuse("data.more_channels", "it or more_label_channels is set, and val_inputs names one array",
+           "a part of the samples for validation, such as val_fraction");
   for (const fs::path& file : {options.file, options.labels_file.value_or(options.file)})
     if (!options.val_inputs.empty() && has_one_array(file))
       refuse("data.val_inputs", one_array(file, "it is set"),
@@ -57,6 +66,11 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
   if (options.shuffle_chunks > 0 && (!options.weights.empty() || shared.sampler || !shared.shuffle))
     refuse("data.shuffle_chunks", "it is set, and weights, sampler or shuffle = false, too",
            "one order of the samples");
+  if (options.fill_missing && !std::isfinite(*options.fill_missing))
+    refuse("data.fill_missing", "it is not finite", "a number, such as 0");
+  if (options.fill_missing && options.rollout_steps > 0)
+    refuse("data.fill_missing", "rollout_steps is set, too",
+           "one of them: in a rollout, outputs of cells without values would be the next inputs");
   if (options.fold != 0 && !options.folds)
     refuse("data.fold", "folds is not set", "folds = N, with fold < N");
   if (options.stratify && !is_split)

@@ -240,13 +240,15 @@ void check_pair_options(const ArrayDataOptions& options, const DataOptions& shar
   if (options.normalize_by && (options.normalize || options.divisor != 1 || options.keep_type))
     refuse_key("normalize_by", "it is set, and normalize, divisor or keep_type, too", "one of them");
   if (!options.horizon) return require_no_pair_options(options);
-  const std::pair<const char*, bool> of_labels[] = {{"labels_file", options.labels_file.has_value()},
-                                                    {"val_inputs", !options.val_inputs.empty()},
-                                                    {"weights", !options.weights.empty()},
-                                                    {"stratify", options.stratify},
-                                                    {"keep_type", options.keep_type},
-                                                    {"shuffle_chunks", options.shuffle_chunks > 0},
-                                                    {"sampler", shared.sampler.value_or("") == "balanced"}};
+  const std::pair<const char*, bool> of_labels[] = {
+      {"labels_file", options.labels_file.has_value()},
+      {"more_label_channels", !options.more_label_channels.empty()},
+      {"val_inputs", !options.val_inputs.empty()},
+      {"weights", !options.weights.empty()},
+      {"stratify", options.stratify},
+      {"keep_type", options.keep_type},
+      {"shuffle_chunks", options.shuffle_chunks > 0},
+      {"sampler", shared.sampler.value_or("") == "balanced"}};
   for (const auto& [key, is_set] : of_labels)
     if (is_set)
       refuse_key(key, "it is set, and data.horizon, too", "one of them: the targets are rows of data.inputs");

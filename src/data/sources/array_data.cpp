@@ -1,7 +1,6 @@
 #include "kindling/data/array_data.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/isinf.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -16,12 +15,14 @@
 
 #include "base/joined.h"
 #include "data/loading/array_checks.h"
+#include "data/loading/array_columns.h"
 #include "data/loading/array_series.h"
 #include "data/loading/array_source.h"
 #include "data/loading/balanced_sampler.h"
 #include "data/loading/chunk_sampler.h"
 #include "data/loading/file_pattern.h"
 #include "data/loading/sample_ranges.h"
+#include "data/loading/stacked_channels.h"
 #include "data/loading/stored_dataset.h"
 #include "data/loading/window_dataset.h"
 #include "data/sources/data_checks.h"
@@ -46,61 +47,7 @@ bool is_integer(const at::Tensor& tensor) {
   return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
 
-at::Tensor as_float32(const at::Tensor& values, const SourceArray& array) {
-  at::Tensor rounded = values.to(at::kFloat);
-  if (at::isinf(rounded).sum().item<std::int64_t>() != at::isinf(values).sum().item<std::int64_t>())
-    array.refuse("values that float32 can hold, up to 3.4e38");
-  return rounded;
-}
-
-// Converts some samples of the array. Inputs of float64 keep it until they are scaled.
-at::Tensor converted_inputs(const at::Tensor& values, const SourceArray& array, bool will_be_scaled) {
-  switch (values.scalar_type()) {
-    case at::kDouble: {
-      at::Tensor rounded = as_float32(values, array);
-      return will_be_scaled ? values.contiguous() : rounded;
-    }
-    case at::kUInt16:  // LibTorch computes little with these
-    case at::kUInt32:
-    case at::kUInt64:
-      return values.to(at::kLong);
-    default:
-      return values.contiguous();
-  }
-}
-
-at::Tensor converted_labels(const at::Tensor& values, const SourceArray& array) {
-  if (is_integer(values)) {
-    const at::Tensor labels = values.to(at::kLong);
-    return labels.dim() == 2 && labels.size(1) == 1 ? labels.squeeze(1) : labels.contiguous();
-  }
-  const at::Tensor labels = as_float32(values, array);
-  return labels.dim() == 1 ? labels.unsqueeze(1) : labels.contiguous();
-}
-
 using Column = StoredDataset::Column;
-
-// Converts all samples; those in a file when they are read.
-template <class Convert>
-Column column_of(const SourceArray& array, Convert convert) {
-  if (!array.rows) return convert(array.values);
-  return StoredRows({.source = array.rows, .like = array.values, .convert = std::move(convert)});
-}
-
-Column input_column(const SourceArray& array, bool will_be_scaled) {
-  if (array.values.dim() == 0 || array.values.is_complex()) array.refuse("numbers [samples, …]");
-  if (array.values.numel() == 0) array.refuse("at least one sample, and values in it");
-  return column_of(array, [array, will_be_scaled](const at::Tensor& values) {
-    return converted_inputs(values, array, will_be_scaled);
-  });
-}
-
-Column label_column(const SourceArray& array, std::int64_t num_samples) {
-  const at::Tensor& labels = array.values;
-  if (labels.dim() == 0 || labels.is_complex() || labels.size(0) != num_samples)
-    array.refuse("one label per sample, [" + std::to_string(num_samples) + ", …]");
-  return column_of(array, [array](const at::Tensor& values) { return converted_labels(values, array); });
-}
 
 void require_array_file(const fs::path& file, const char* key) {
   if (!is_file_pattern(file)) require_data_file(file, key, kArrayFileKind);
@@ -151,20 +98,28 @@ std::shared_ptr<const Dataset> dataset_of(const std::vector<Column>& columns,
 struct ArrayData::Impl {
   using Arrays = std::vector<SourceArray>;
 
-  // The inputs and labels of a file, by the names in the options.
-  std::vector<Column> read(const Arrays& inputs, const Arrays& labels, const std::string& input_name,
-                           const std::string& label_name, const char* input_key,
-                           const char* label_key) const {
-    const SourceArray& x = array_named(inputs, input_name, options.file, input_key);
-    std::vector<Column> samples{input_column(x, is_scaled(options))};
-    if (input_name == options.inputs) warn_if_coarse(x, options);
-    const SourceArray& y =
-        array_named(labels, label_name, options.labels_file.value_or(options.file), label_key);
-    Column label = label_column(y, x.values.size(0));
-    y.require_files_like(x);
-    add_more_inputs(inputs, options.file, samples);
+  // The columns of inputs, which also has the arrays of more_inputs in `arrays`, and labels.
+  std::vector<Column> columns_of(const SourceArray& inputs, const SourceArray& labels,
+                                 const Arrays& arrays) const {
+    std::vector<Column> samples{input_column(inputs, is_scaled(options))};
+    Column label = label_column(labels, inputs.values.size(0));
+    labels.require_files_like(inputs);
+    add_more_inputs(arrays, options.file, samples);
     samples.push_back(std::move(label));
     return samples;
+  }
+
+  // The array of a name, with further ones stacked as channels.
+  SourceArray with_channels(const Arrays& arrays, const std::string& name, const fs::path& file,
+                            const std::string& key, const std::vector<std::string>& more) const {
+    Arrays channels{array_named(arrays, name, file, key.c_str())};
+    for (const std::string& channel : more)
+      channels.push_back(
+          array_named(arrays, channel, file, key == "inputs" ? "more_channels" : "more_label_channels"));
+    return stacked_channels(channels, options.layout == "series_time" ? 2 : 1);
+  }
+  SourceArray inputs_in(const Arrays& arrays, const fs::path& file) const {
+    return with_channels(arrays, options.inputs, file, "inputs", options.more_channels);
   }
 
   // `lengths`: of an array [series, time, …], its first two dimensions.
@@ -184,8 +139,9 @@ struct ArrayData::Impl {
   std::vector<Arrays> read_files(const DataOptions& shared) const {
     std::set<std::string> names{options.inputs, options.val_inputs, options.weights, options.series};
     names.insert(options.more_inputs.begin(), options.more_inputs.end());
-    std::set<std::string> of_labels;
-    if (!options.horizon) of_labels = {options.labels, options.val_labels};
+    names.insert(options.more_channels.begin(), options.more_channels.end());
+    std::set<std::string> of_labels(options.more_label_channels.begin(), options.more_label_channels.end());
+    if (!options.horizon) of_labels.insert({options.labels, options.val_labels});
     if (!options.labels_file) names.insert(of_labels.begin(), of_labels.end());
     require_array_file(options.file, "file");
     std::vector<ArrayRequest> requests{request_of_inputs(options.file, names)};
@@ -241,7 +197,7 @@ struct ArrayData::Impl {
   // Rows of one array, of which the targets are later ones.
   void prepare_pairs(const DataOptions& shared) {
     const std::vector<Arrays> files = read_files(shared);
-    SourceArray states = array_named(files.front(), options.inputs, options.file, "inputs");
+    SourceArray states = inputs_in(files.front(), options.file);
     const SourceArray* const series =
         options.series.empty() ? nullptr
                                : &array_named(files.front(), options.series, options.file, "series");
@@ -281,7 +237,7 @@ struct ArrayData::Impl {
                              .wanted = counted(scale->mean().size(0), "channel") +
                                        ", as the data that the weights were trained on"});
     if (scale) return;
-    scale = std::make_shared<ChannelScale>(channels);
+    scale = std::make_shared<ChannelScale>(channels, options.fill_missing);
     scale->fit(inputs, rows, place);
   }
 
@@ -314,9 +270,12 @@ void ArrayData::prepare_data() {
   if (options.horizon) return impl_->prepare_pairs(this->options());
   const std::vector<Impl::Arrays> files = impl_->read_files(this->options());
   const Impl::Arrays &inputs = files.front(), &labels = files.back();
-  const std::vector<Column> samples =
-      impl_->read(inputs, labels, options.inputs, options.labels, "inputs", "labels");
-  const SourceArray& first = array_named(inputs, options.inputs, options.file, "inputs");
+  const fs::path labels_file = options.labels_file.value_or(options.file);
+  const SourceArray first = impl_->inputs_in(inputs, options.file);
+  const std::vector<Column> samples = impl_->columns_of(
+      first, impl_->with_channels(labels, options.labels, labels_file, "labels", options.more_label_channels),
+      inputs);
+  warn_if_coarse(first, options);
   impl_->describe_samples(samples[0], first);
   const std::optional<SplitIndices> split = impl_->split(samples, this->options());
   if (options.normalize_by)
@@ -340,7 +299,8 @@ void ArrayData::prepare_data() {
                                     .order_seed = this->options().order_seed});
   if (options.val_inputs.empty()) return;
   impl_->val = dataset_of(
-      impl_->read(inputs, labels, options.val_inputs, options.val_labels, "val_inputs", "val_labels"));
+      impl_->columns_of(array_named(inputs, options.val_inputs, options.file, "val_inputs"),
+                        array_named(labels, options.val_labels, labels_file, "val_labels"), inputs));
 }
 
 std::shared_ptr<DataLoader> ArrayData::train_dataloader() {
@@ -368,11 +328,12 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
   const fs::path& file = impl_->predict_file;
   const std::string& name = impl_->options.inputs;
   std::set<std::string> names{name};
-  names.insert(impl_->options.more_inputs.begin(), impl_->options.more_inputs.end());
+  for (const auto* const more : {&impl_->options.more_inputs, &impl_->options.more_channels})
+    names.insert(more->begin(), more->end());
   require_array_file(file, "file");
   const auto arrays = read_arrays({impl_->request_of_inputs(file, std::move(names))},
                                   most_array_bytes_in_memory(/*is_required=*/false));
-  SourceArray inputs = array_named(arrays[0], name, file, "inputs");
+  SourceArray inputs = impl_->inputs_in(arrays[0], file);
   const std::optional<SeriesLengths> lengths = series_lengths(inputs, impl_->options);
   if (lengths) inputs = rows_of_series(inputs, *lengths);
   std::vector<Column> samples{input_column(inputs, is_scaled(impl_->options))};
@@ -402,13 +363,17 @@ Batch ArrayData::on_after_batch_transfer(Batch batch) {
   const ArrayDataOptions& options = impl_->options;
   if (impl_->scale) impl_->scale->follow(batch.tensors()[0]);
   const auto scale = [&](at::Tensor& values) {
-    values = impl_->scale ? impl_->scale->forward(values) : scaled(values, options);
+    values = impl_->scale ? impl_->scale->scaled(values) : scaled(values, options);
     if (options.horizon) values = values.to(at::kFloat);  // states are numbers, not tokens
   };
-  scale(batch.tensors()[0]);
+  const std::span<at::Tensor> tensors = batch.tensors();
+  const std::size_t num_inputs = options.more_inputs.size() + 1;
+  scale(tensors[0]);
   // Batches to predict have no targets.
-  if (options.horizon && batch.tensors().size() == options.more_inputs.size() + 2)
-    scale(batch.tensors().back());
+  if (options.horizon && tensors.size() == num_inputs + 1) scale(tensors.back());
+  if (options.fill_missing)
+    for (at::Tensor& input : tensors.first(num_inputs))
+      input = with_missing_filled(input, *options.fill_missing);
   return batch;
 }
 

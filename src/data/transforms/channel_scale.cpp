@@ -5,13 +5,10 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/isfinite.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sub.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -20,7 +17,9 @@
 #include <system_error>
 
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/tensors/batch.h"
+#include "tensors/channel_statistics.h"
 
 namespace kindling {
 namespace {
@@ -28,49 +27,24 @@ namespace {
 constexpr std::int64_t kRowsOfFirstPart = 1;
 constexpr std::int64_t kBytesOfPart = std::int64_t{1} << 24;  // of the rows that are read at once
 constexpr const char* kStart = R"({"kind":"channels","channels":)";
-
-// Count, mean, sum of squared differences from the mean, and extremes of each channel.
-struct ChannelSums {
-  double count = 0;
-  at::Tensor mean{}, squares{}, smallest{}, largest{};
-};
-
-// `values`: float64 [channels, n].
-ChannelSums sums_of(const at::Tensor& values) {
-  ChannelSums sums{.count = static_cast<double>(values.size(1)), .mean = values.mean(1)};
-  sums.squares = values.sub(sums.mean.unsqueeze(1)).square_().sum(1);
-  sums.smallest = values.amin(1);
-  sums.largest = values.amax(1);
-  return sums;
-}
-
-// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-void add_sums(const ChannelSums& more, ChannelSums& sums) {
-  if (sums.count == 0) {
-    sums = more;
-    return;
-  }
-  const double count = sums.count + more.count;
-  const at::Tensor difference = more.mean - sums.mean;
-  sums.mean.add_(difference, more.count / count);
-  sums.squares.add_(more.squares).add_(difference.square(), sums.count * more.count / count);
-  sums.smallest = at::minimum(sums.smallest, more.smallest);
-  sums.largest = at::maximum(sums.largest, more.largest);
-  sums.count = count;
-}
+constexpr const char* kFill = R"(,"fill_missing":)";
 
 }  // namespace
 
-ChannelScale::ChannelScale(std::int64_t num_channels)
+ChannelScale::ChannelScale(std::int64_t num_channels, std::optional<double> fill)
     : mean_(register_buffer("mean", at::zeros({num_channels}, at::kDouble))),
-      std_(register_buffer("std", at::ones({num_channels}, at::kDouble))) {}
+      std_(register_buffer("std", at::ones({num_channels}, at::kDouble))),
+      fill_(fill) {}
 
 std::shared_ptr<ChannelScale> ChannelScale::from_description(const std::string& description) {
-  const std::string start = kStart;
+  const std::string start = kStart, fill_start = kFill;
+  const char* const end = description.data() + description.size();
   std::int64_t channels = 0;
-  if (description.starts_with(start))
-    std::from_chars(description.data() + start.size(), description.data() + description.size(), channels);
-  auto scale = std::make_shared<ChannelScale>(std::max<std::int64_t>(channels, 1));
+  if (description.starts_with(start)) std::from_chars(description.data() + start.size(), end, channels);
+  std::optional<double> fill;
+  if (const std::size_t at = description.find(fill_start); at != std::string::npos)
+    std::from_chars(description.data() + at + fill_start.size(), end, fill.emplace());
+  auto scale = std::make_shared<ChannelScale>(std::max<std::int64_t>(channels, 1), fill);
   if (channels >= 1 && scale->description() == description) return scale;
   throw CheckpointError({.place = kInputTransform,
                          .found = "the weights belong to inputs of another kind",
@@ -81,7 +55,7 @@ void ChannelScale::fit(const Dataset& samples, const std::vector<std::int64_t>& 
                        const std::string& place) {
   const at::NoGradGuard no_grad;
   const std::int64_t channels = mean_.size(0), count = std::ssize(rows);
-  ChannelSums sums;
+  ChannelStatistics statistics(channels, fill_.has_value());
   Batch batch;
   for (std::int64_t begin = 0, num_rows = kRowsOfFirstPart; begin < count; begin += num_rows) {
     if (begin > 0)
@@ -91,20 +65,16 @@ void ChannelScale::fit(const Dataset& samples, const std::vector<std::int64_t>& 
     num_rows = std::min(num_rows, count - begin);
     auto* const first = const_cast<std::int64_t*>(rows.data()) + begin;  // is read only
     samples.gather(at::from_blob(first, {num_rows}, at::kLong), batch);
-    const at::Tensor values = batch.tensors()[0].to(at::kDouble);
-    add_sums(
-        sums_of(channels == 1 ? values.reshape({1, -1}) : values.transpose(0, 1).reshape({channels, -1})),
-        sums);
+    statistics.add(batch.tensors()[0]);
   }
-  const at::Tensor is_wrong = at::isfinite(sums.squares).logical_not();
-  if (is_wrong.any().item<bool>())
+  if (const auto wrong = statistics.wrong_channel())
     throw DataError({.place = place,
-                     .found = "channel " +
-                              std::to_string(is_wrong.to(at::kByte).argmax().item<std::int64_t>()) +
-                              " of the training samples has numbers that are not finite",
-                     .wanted = "finite numbers for data.normalize_by"});
-  mean_.copy_(sums.mean);
-  std_.copy_(at::where(sums.largest.eq(sums.smallest), 1., (sums.squares / sums.count).sqrt()));
+                     .found = "channel " + std::to_string(*wrong) + " of the training samples has " +
+                              (fill_ ? "no numbers, or infinite ones" : "numbers that are not finite"),
+                     .wanted = "finite numbers for data.normalize_by",
+                     .remedy = fill_ ? "" : "if they are missing values, set data.fill_missing = 0"});
+  mean_.copy_(statistics.mean());
+  std_.copy_(statistics.deviation());
 }
 
 // [1, channels, 1, …] for values [batch, channels, …].
@@ -115,6 +85,10 @@ at::Tensor ChannelScale::like(const at::Tensor& statistics, const at::Tensor& va
 }
 
 at::Tensor ChannelScale::forward(const at::Tensor& raw) {
+  return fill_ ? with_missing_filled(scaled(raw), *fill_) : scaled(raw);
+}
+
+at::Tensor ChannelScale::scaled(const at::Tensor& raw) const {
   return at::div(at::sub(raw.to(at::kDouble), like(mean_, raw)), like(std_, raw)).to(at::kFloat);
 }
 
@@ -122,10 +96,16 @@ at::Tensor ChannelScale::inverse(const at::Tensor& scaled) const {
   return at::add(at::mul(scaled.to(at::kDouble), like(std_, scaled)), like(mean_, scaled)).to(at::kFloat);
 }
 
-std::string ChannelScale::description() const { return kStart + std::to_string(mean_.size(0)) + "}"; }
+std::string ChannelScale::description() const {
+  return kStart + std::to_string(mean_.size(0)) + (fill_ ? kFill + number_text(*fill_) : "") + "}";
+}
 
 void ChannelScale::follow(const at::Tensor& raw) {
   if (mean_.device() != raw.device()) to(raw.device());
+}
+
+at::Tensor with_missing_filled(const at::Tensor& values, double fill) {
+  return values.is_floating_point() ? values.masked_fill(at::isnan(values), fill) : values;
 }
 
 }  // namespace kindling

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ namespace kindling {
 class KINDLING_API ChannelScale final : public InputTransform {
  public:
   // `num_channels`: 1 for one mean and one deviation of all numbers. The statistics are those of an identity
-  // until fit() or until they are loaded.
-  explicit ChannelScale(std::int64_t num_channels);
+  // until fit() or until they are loaded. `fill`: takes the place of NaN, missing values, after the scaling;
+  // these do not count in the statistics. Absent: NaN stays.
+  explicit ChannelScale(std::int64_t num_channels, std::optional<double> fill = std::nullopt);
   // Takes a description of a saved transform. Throws CheckpointError for another text.
   static std::shared_ptr<ChannelScale> from_description(const std::string& description);
 
@@ -28,7 +30,9 @@ class KINDLING_API ChannelScale final : public InputTransform {
   void fit(const Dataset& samples, const std::vector<std::int64_t>& rows, const std::string& place);
 
   at::Tensor forward(const at::Tensor& raw) override;
-  // Undoes forward(), for scaled values of any floating-point type; returns float32.
+  // The same without filling in missing values, for targets.
+  at::Tensor scaled(const at::Tensor& raw) const;
+  // Undoes scaled(), for scaled values of any floating-point type; returns float32.
   at::Tensor inverse(const at::Tensor& scaled) const;
   std::string description() const override;
   // Moves the statistics to the device of the batches unless they are there.
@@ -41,6 +45,10 @@ class KINDLING_API ChannelScale final : public InputTransform {
   at::Tensor like(const at::Tensor& statistics, const at::Tensor& values) const;
 
   at::Tensor mean_, std_;  // float64 [channels]
+  std::optional<double> fill_;
 };
+
+// Returns the values with `fill` in place of NaN. Integers have none.
+at::Tensor with_missing_filled(const at::Tensor& values, double fill);
 
 }  // namespace kindling
