@@ -6,7 +6,9 @@ import torch.nn as nn
 
 
 class Net(nn.Module):
-    """Images [batch, 1, 8, 8] -> scores of the ten digits."""
+    """Images [batch, 1, 8, 8] -> scores of the ten digits [batch, 10], and the version of the weights that computed them [1].
+
+    The version is a buffer, so it is replaced together with the weights. apps/serve_while_learning counts in it."""
 
     def __init__(self):
         super().__init__()
@@ -15,9 +17,10 @@ class Net(nn.Module):
             nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(),
             nn.Dropout(0.2), nn.Linear(512, 10),
         )  # fmt: skip
+        self.register_buffer("version", torch.zeros(1, dtype=torch.int64))
 
     def forward(self, images):
-        return self.layers(images)
+        return self.layers(images), self.version.clone()
 
 
 torch.manual_seed(0)
