@@ -12,6 +12,7 @@
 #include "kindling/cli/configured_training.h"
 #include "kindling/cli/registry.h"
 #include "kindling/config/document.h"
+#include "kindling/fast_mkl/fast_mkl.h"
 #include "kindling/training/trainer.h"
 
 namespace {
@@ -65,6 +66,8 @@ class Solver {
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
+  // The programs in Fortran are not linked with kindling::fast_mkl either: MKL's kernels are to be the same.
+  kindling::set_fast_mkl(kindling::FastMkl::off);
   const std::int64_t last_step = std::atoll(argv[1]);
   kindling::Registry registry;
   kindling::register_builtin(registry);
