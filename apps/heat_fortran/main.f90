@@ -3,22 +3,31 @@
 !     heat_fortran FOLDER LAST_STEP [PRECISION]
 !
 ! FOLDER gets a restart file of the solver and a checkpoint of the surrogate, of the same step. A run that was killed
-! continues from both and computes the same numbers. PRECISION is that of the surrogate: 32-true or 64-true.
+! continues from both and computes the same numbers. PRECISION is that of the surrogate: 32-true or 64-true. With
+! mpi_ranks.f90, each rank has some of the rows, and all ranks train one surrogate on the cells of all.
 program heat_fortran
   use, intrinsic :: iso_fortran_env, only: real64
   use heat_solver
   use kindling
+  use ranks
   implicit none
   integer, parameter :: save_every = 25
   type(heat_state) :: state
   type(kindling_trainer) :: surrogate
-  real(real64) :: features(nx, ny, num_features), rate(nx, ny, 1), predicted(nx, ny, 1)
+  real(real64), allocatable :: features(:, :, :), rate(:, :, :), predicted(:, :, :)
+  real(real64) :: loss, heat, largest_rate, largest_error
   character(len=:), allocatable :: folder, precision
-  integer :: last_step
+  integer :: last_step, first_row, last_row
   logical :: is_restart
 
   call read_arguments()
-  call kindling_create(surrogate, [character(len=40) :: &
+  call start_ranks()
+  first_row = rank * ny / num_ranks + 1
+  last_row = (rank + 1) * ny / num_ranks
+  call start(state, first_row, last_row)
+  allocate (features(nx, first_row:last_row, num_features))
+  allocate (rate(nx, first_row:last_row, 1), predicted(nx, first_row:last_row, 1))
+  call create_trainer(surrogate, [character(len=40) :: &
     'model.name = "mlp_regressor"', 'model.hidden = [32, 32]', 'model.activation = "tanh"', &
     'optimizer.name = "adam"', 'optimizer.lr = 0.003', 'trainer.num_threads = 1', &
     'trainer.precision = "' // precision // '"'])
@@ -26,29 +35,38 @@ program heat_fortran
   if (is_restart) call kindling_resume(surrogate, checkpoint_of(state%step))
 
   do while (state%step < last_step)
-    call neighbours_of(state, features)
-    call compute_rate(state, rate(:, :, 1))
-    call kindling_train_cells(surrogate, features, rate)  ! [nx * ny, 5] and [nx * ny, 1], without a copy in Fortran
+    call make_samples()
+    call kindling_train_cells(surrogate, features, rate)  ! [cells, 5] and [cells, 1], without a copy in Fortran
     call advance(state, rate(:, :, 1))
-    print '(a, i0, a, es23.16, a, es23.16)', 'step ', state%step, ' loss ', kindling_loss_value(surrogate), ' heat ', &
-      sum(state%u)
+    loss = total(kindling_loss_value(surrogate) * size(rate)) / (nx * ny)  ! of a step on the cells of all ranks
+    heat = total(sum(state%u(1:nx, first_row:last_row)))
+    if (rank == 0) print '(a, i0, a, es23.16, a, es23.16)', 'step ', state%step, ' loss ', loss, ' heat ', heat
     if (mod(state%step, save_every) == 0) call save_both()
   end do
 
   ! The surrogate in place of the solver's own term.
-  call neighbours_of(state, features)
-  call compute_rate(state, rate(:, :, 1))
+  call make_samples()
   call kindling_infer_cells(surrogate, features, predicted)
-  print '(a, es9.2, a, es9.2)', 'largest rate ', maxval(abs(rate)), ', largest error of the surrogate ', &
-    maxval(abs(predicted - rate))
+  largest_rate = largest(maxval(abs(rate)))
+  largest_error = largest(maxval(abs(predicted - rate)))
+  if (rank == 0) print '(a, es9.2, a, es9.2)', 'largest rate ', largest_rate, ', largest error of the surrogate ', largest_error
   call kindling_free(surrogate)
+  call finish_ranks()
 
 contains
 
-  ! The restart file comes last: it names the step whose checkpoint is complete.
+  subroutine make_samples()
+    call exchange_rows(state%u)
+    call neighbours_of(state, features)
+    call compute_rate(state, rate(:, :, 1))
+  end subroutine
+
+  ! The restart file comes last: it names the step whose checkpoint is complete. Rank 0 writes both.
   subroutine save_both()
+    real(real64) :: whole(0:nx + 1, 0:ny + 1)
     call kindling_save(surrogate, checkpoint_of(state%step))
-    call write_restart(state, folder // '/heat.restart')
+    call gather_rows(state%u, whole)
+    if (rank == 0) call write_restart(state%step, whole, folder // '/heat.restart')
   end subroutine
 
   function checkpoint_of(step) result(path)
