@@ -234,8 +234,9 @@ class Changer : public Callback {
  public:
   Changer(const ModelChange& change, std::int64_t after, std::int64_t undo_after)
       : change_(change), after_(after), undo_after_(undo_after) {}
+  // Also after a step that threw: settings are those of the process.
   ~Changer() override {
-    if (undo_ && undo_after_ == 0) undo_();
+    if (undo_) undo_();
   }
   void on_train_batch_end(Trainer&, Module& model) override {
     ++num_batches_;
