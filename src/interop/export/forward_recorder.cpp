@@ -7,6 +7,7 @@
 #include <ATen/ops/is_set_to.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <complex>
 #include <initializer_list>
@@ -187,6 +188,19 @@ constexpr c10::DispatchKey kAboveAutograd = c10::DispatchKey::DeferredInit;
 
 std::atomic<std::uint64_t> other_thread_calls{0};
 
+// torch::nn's layers pad with an operator that only C++ calls, and that has the mode as a number of
+// at::padding_mode.
+void use_operator_of_programs(RecordedCall& call) {
+  if (!is_any_of(call.op, {"aten::_pad_enum"})) return;
+  constexpr std::array<const char*, 4> kModes{"reflect", "replicate", "circular", "constant"};
+  static const c10::OperatorHandle pad = c10::Dispatcher::singleton().findSchemaOrThrow("aten::pad", "");
+  call.op = pad;
+  for (ProgramNode::Input& input : call.node.inputs)
+    if (const auto* mode = std::get_if<std::int64_t>(&input.argument.value);
+        mode != nullptr && input.name == "mode")
+      input.argument = {std::string(kModes.at(static_cast<std::size_t>(*mode)))};
+}
+
 std::string layer_of(const std::string& weight) {
   const std::size_t dot = weight.rfind('.');
   return dot == std::string::npos ? "" : weight.substr(0, dot);
@@ -313,6 +327,7 @@ RecordedCall ForwardRecorder::begin_call(const c10::OperatorHandle& op, const to
                                 .is_keyword = schema[i].kwarg_only()});
   }
   call.last_layer = layer_;
+  use_operator_of_programs(call);
   return call;
 }
 

@@ -16,6 +16,7 @@
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/models/unet.h"
+#include "kindling/models/unet_regressor.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
@@ -87,6 +88,13 @@ TEST(ExportProgram, WritesWhatPythonReads) {
       [](std::int64_t n) { return images(n, 1, 8); });
   add_with_batches(python, "unet", std::make_shared<Unet>(UnetOptions{.width = 4, .depth = 2}),
                    [](std::int64_t n) { return images(n, 3, 12); });
+  for (const char* const mode : {"replicate", "circular"})  // operators that only layers of C++ call
+    add_with_batches(python, std::string("unet_regressor_") + mode,
+                     std::make_shared<UnetRegressor>(UnetRegressorOptions{
+                         .in_channels = 2, .out_channels = 1, .width = 4, .depth = 2, .padding_mode = mode}),
+                     [](std::int64_t n) {
+                       return Batch{at::randn({n, 2, 9, 12})};
+                     });
   add_with_batches(python, "gru", std::make_shared<Gru>(), [](std::int64_t n) {
     return Batch{at::randn({n, 11, 8})};
   });
