@@ -111,11 +111,11 @@ TEST_F(ArrayChannels, MustBeAlike) {
   const auto file = write({{"u", u_}, {"v", v_.narrow(0, 0, 9)}, {"w", v_.to(at::kDouble)}, {"y", y_}});
   EXPECT_EQ(
       refusal({.file = file, .inputs = "u", .labels = "y", .more_channels = {"v"}}),
-      "a.safetensors, array 'v': it is float32 [9, 4, 3]; expected: the type and sizes of 'u', float32 [10, "
+      "a.safetensors, array 'v': it is Float [9, 4, 3]; expected: the type and sizes of 'u', Float [10, "
       "4, 3]");
   EXPECT_EQ(
       refusal({.file = file, .inputs = "u", .labels = "y", .more_label_channels = {"w"}}),
-      "a.safetensors, array 'w': it is float64 [10, 4, 3]; expected: the type and sizes of 'y', float32 [10, "
+      "a.safetensors, array 'w': it is Double [10, 4, 3]; expected: the type and sizes of 'y', Float [10, "
       "4, 3]");
   const std::string unknown = refusal({.file = file, .inputs = "u", .labels = "y", .more_channels = {"vv"}});
   EXPECT_TRUE(unknown.starts_with("data.more_channels: a.safetensors has no array 'vv'")) << unknown;
@@ -156,6 +156,20 @@ TEST_F(ArrayChannels, MissingValuesOfInputsAreFilledAfterTheScaling) {
                   .ends_with("if they are missing values, set data.fill_missing = 0"));
   EXPECT_EQ(refusal({.file = file, .fill_missing = INFINITY}),
             "data.fill_missing: it is not finite; expected: a number, such as 0");
+}
+
+// Files of one time step each are one trajectory.
+TEST_F(ArrayChannels, OfFilesThatContinueOneAnother) {
+  for (int i = 0; i < 4; ++i) write({{"x", u_.narrow(0, i, 1)}}, "t" + std::to_string(i) + ".safetensors");
+  const std::string files = scratch_ / "t*.safetensors";
+  EXPECT_NE(refusal({.file = files, .horizon = 1}).find("no series has 2 rows"), std::string::npos);
+  ArrayData data({.file = files, .horizon = 2, .files_continue = true}, {.batch_size = 4, .shuffle = false});
+  const Batch batch = first_batch(data, data.train_dataloader());
+  EXPECT_TRUE(same(batch[0], u_.narrow(0, 0, 2)));
+  EXPECT_TRUE(same(batch[1], u_.narrow(0, 2, 2)));
+  EXPECT_EQ(refusal({.file = scratch_ / "t0.safetensors", .horizon = 1, .files_continue = true}),
+            "data.files_continue: it is set, and data.file is not a pattern; expected: it with a pattern of "
+            "files of rows");
 }
 
 // NaN of a state is filled as an input, and stays as a target.

@@ -75,12 +75,12 @@ TEST(UnetRegressor, TakesFieldsWithoutChannels) {
   EXPECT_EQ(error_text<DataError>([&] {
               model.forward(at::zeros({3, 2, 8, 8}));
             }),
-            "unet_regressor: the inputs are float32 [3, 2, 8, 8]; expected: [batch, height, width]; set "
+            "unet_regressor: the inputs are Float [3, 2, 8, 8]; expected: [batch, height, width]; set "
             "model.in_channels = 2");
   EXPECT_EQ(error_text<DataError>([&] {
               to_one.forward(at::zeros({3, 8, 8}));
             }),
-            "unet_regressor: the inputs are float32 [3, 8, 8]; expected: [batch, 2, height, width]; set "
+            "unet_regressor: the inputs are Float [3, 8, 8]; expected: [batch, 2, height, width]; set "
             "model.in_channels = 0 for inputs without channels");
 }
 

@@ -127,7 +127,7 @@ TEST(TargetScale, RefusesATargetWithoutNumbers) {
       error_text<DataError>([&] {
         model.fit_target_scale(at::ones({4, 3}));
       }),
-      "MlpRegressor::fit_target_scale: the labels are float32 [4, 3]; expected: a shape of [samples, 2, …]");
+      "MlpRegressor::fit_target_scale: the labels are Float [4, 3]; expected: a shape of [samples, 2, …]");
 }
 
 }  // namespace

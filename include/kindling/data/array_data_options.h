@@ -43,7 +43,10 @@ struct ArrayDataOptions {
   std::optional<std::int64_t> horizon{};
   std::string layout = "time";  // of the array: [time, …], or [series, time, …] for "series_time"
   std::string series{};         // name of an array [time], integers: rows of equal numbers are a trajectory
-  double input_noise = 0;       // standard deviation of what is added to the scaled inputs in training
+  // The files of a pattern continue one another, as files of one time step each do; false: each ends its
+  // trajectories.
+  bool files_continue = false;
+  double input_noise = 0;          // standard deviation of what is added to the scaled inputs in training
   std::int64_t rollout_steps = 0;  // of the validation by rollout, see Rollouts; 0: none
   // Chunks of the inputs, which are in random order, whose samples are mixed at a time; 0: all samples are
   // shuffled.
@@ -69,11 +72,10 @@ struct ArrayDataOptions {
                       {.doc = "names of further inputs, in the order in which a model with several inputs "
                               "takes them; they are not scaled",
                        .example = "[\"mask\"]"}),
-      kindling::field(
-          "more_channels", &ArrayDataOptions::more_channels,
-          {.doc = "names of arrays that follow inputs as channels, a new dimension after that of "
-                  "the samples; with data.horizon, the targets have them, too",
-           .example = "[\"v\", \"pressure\"]"}),
+      kindling::field("more_channels", &ArrayDataOptions::more_channels,
+                      {.doc = "names of arrays that follow inputs as channels, a new dimension after that of "
+                              "the samples; with data.horizon, the targets have them, too",
+                       .example = "[\"v\", \"pressure\"]"}),
       kindling::field("more_label_channels", &ArrayDataOptions::more_label_channels,
                       {.doc = "names of arrays that follow labels as channels", .example = "[\"v\"]"}),
       kindling::field("keep_type", &ArrayDataOptions::keep_type,
@@ -122,6 +124,10 @@ struct ArrayDataOptions {
                       {.doc = "name of an array of integers in the same file, one for each row, whose equal "
                               "values make a trajectory; with data.horizon, no pair has rows of two",
                        .example = "\"run\""}),
+      kindling::field("files_continue", &ArrayDataOptions::files_continue,
+                      {.doc = "with data.horizon and a pattern of files: they continue one another in the "
+                              "order of their names, so that pairs may have rows of two files; false: each "
+                              "file ends its trajectories"}),
       kindling::field("input_noise", &ArrayDataOptions::input_noise,
                       {.doc = "standard deviation of normal noise that is added to the scaled inputs in "
                               "training, with data.horizon",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/joined.h"
+#include "data/loading/file_pattern.h"
 #include "data/loading/sample_ranges.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -34,6 +35,7 @@ std::size_t index_of(std::int64_t number) { return static_cast<std::size_t>(numb
 void require_no_pair_options(const ArrayDataOptions& options) {
   const std::pair<const char*, bool> of_pairs[] = {{"layout", options.layout != "time"},
                                                    {"series", !options.series.empty()},
+                                                   {"files_continue", options.files_continue},
                                                    {"input_noise", options.input_noise != 0},
                                                    {"rollout_steps", options.rollout_steps != 0}};
   for (const auto& [key, is_set] : of_pairs)
@@ -252,6 +254,12 @@ void check_pair_options(const ArrayDataOptions& options, const DataOptions& shar
   for (const auto& [key, is_set] : of_labels)
     if (is_set)
       refuse_key(key, "it is set, and data.horizon, too", "one of them: the targets are rows of data.inputs");
+  if (options.files_continue && (options.layout != "time" || !is_file_pattern(options.file)))
+    refuse_key("files_continue",
+               options.layout != "time"
+                   ? "it is set, and data.layout says that each file has whole trajectories"
+                   : "it is set, and data.file is not a pattern",
+               "it with a pattern of files of rows");
   if (options.layout != "time" && !options.series.empty())
     refuse_key("series", "it is set, and data.layout says that the array has a dimension of trajectories",
                "one of them");

@@ -198,6 +198,7 @@ struct ArrayData::Impl {
   void prepare_pairs(const DataOptions& shared) {
     const std::vector<Arrays> files = read_files(shared);
     SourceArray states = inputs_in(files.front(), options.file);
+    if (options.files_continue) states.file_sizes.clear();
     const SourceArray* const series =
         options.series.empty() ? nullptr
                                : &array_named(files.front(), options.series, options.file, "series");
