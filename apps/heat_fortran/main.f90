@@ -22,6 +22,7 @@ program heat_fortran
 
   call read_arguments()
   call start_ranks()
+  if (num_ranks > ny) error stop "more ranks than rows of the field"
   first_row = rank * ny / num_ranks + 1
   last_row = (rank + 1) * ny / num_ranks
   call start(state, first_row, last_row)

@@ -29,8 +29,9 @@ at::Tensor MeanError::update_weighted(const at::Tensor& outputs, const at::Tenso
   const at::Tensor is_missing = pair.labels.isnan(), numbers = is_missing.logical_not().sum(1);
   const at::Tensor mean = size.masked_fill(is_missing, 0).sum(1).div(numbers.clamp_min(1)),
                    of_sample = mean.to(at::kFloat).to(at::kDouble);
-  // A sample counts with the part of its numbers that are there.
-  const at::Tensor part = numbers.div(static_cast<double>(std::max<std::int64_t>(size.size(1), 1))),
+  // A sample counts with the part of its numbers that are not missing.
+  const at::Tensor part = numbers.to(at::kDouble)
+                              .div(static_cast<double>(std::max<std::int64_t>(size.size(1), 1))),
                    weight = pair.weights.mul(part);
   return cut(at::stack({of_sample.mul(weight), weight}), kPartsOfNumbers).sum(2);
 }

@@ -68,22 +68,23 @@ constexpr double kNothing = 1e-30;
 
 struct OutputScore {
   double value = std::numeric_limits<double>::quiet_NaN();
-  bool has_labels = true;
+  bool counts = true;  // in the mean
 };
 
-// `has_own_weights`: of each output.
+// `has_own_weights`: each output has its own sum of weights and its own number of labels.
 std::vector<OutputScore> scores(std::span<const double> sums, double num_samples, bool has_own_weights) {
   const std::vector<WideNumber> totals = wide_sums(sums);
-  const std::size_t num_outputs = totals.size() / (has_own_weights ? 4 : 3);
+  const std::size_t num_outputs = totals.size() / (has_own_weights ? 5 : 3);
   const double lost = num_samples * std::exp2(kPartsOfNumbers.lowest + 2);  // below the lowest unit
   std::vector<OutputScore> scores;
   for (std::size_t i = 0; i < num_outputs; ++i) {
     const WideNumber& weight = has_own_weights ? totals[3 * num_outputs + i] : totals.back();
-    OutputScore& score = scores.emplace_back(OutputScore{.has_labels = !has_own_weights || weight.value > 0});
+    const double num_labels = has_own_weights ? totals[4 * num_outputs + i].value : num_samples;
+    OutputScore& score = scores.emplace_back(OutputScore{.counts = !has_own_weights || num_labels >= 2});
     const WideNumber &label = totals[i], square = totals[num_outputs + i] * weight;
     const double error = totals[2 * num_outputs + i].value;
     const double spread = (square + label * WideNumber{.value = -label.value, .rest = -label.rest}).value;
-    if (num_samples < 2 || !std::isfinite(error) || !score.has_labels) continue;
+    if (num_labels < 2 || !std::isfinite(error)) continue;
     if (spread <= kNothing * square.value + lost * (weight.value + std::abs(label.value)))
       score.value = error == 0 ? 1 : 0;
     else
@@ -109,7 +110,9 @@ at::Tensor R2::update_weighted(const at::Tensor& outputs, const at::Tensor& labe
   const WideProduct square = product(pair.labels, pair.labels);
   const WideProduct weighted = product(at::cat({pair.labels, square.value}, 1),
                                        options_.ignore_missing ? at::cat({weight, weight}, 1) : weight);
-  at::Tensor sums = cut(at::cat({weighted.value, errors.mul(weight), weight}, 1), kPartsOfNumbers).sum(1);
+  std::vector<at::Tensor> terms{weighted.value, errors.mul(weight), weight};
+  if (options_.ignore_missing) terms.push_back(weight.gt(0).to(at::kDouble));
+  at::Tensor sums = cut(at::cat(terms, 1), kPartsOfNumbers).sum(1);
   const std::int64_t num_outputs = errors.size(1);
   weighted.rest.narrow(1, num_outputs, num_outputs).addcmul_(square.rest, weight);
   sums.narrow(1, 0, 2 * num_outputs).add_(cut(weighted.rest, kPartsOfNumbers).sum(1));
@@ -119,7 +122,7 @@ at::Tensor R2::update_weighted(const at::Tensor& outputs, const at::Tensor& labe
 double R2::compute(std::span<const double> sums, double num_samples) const {
   double sum = 0, count = 0;
   for (const OutputScore& score : scores(sums, num_samples, options_.ignore_missing))
-    if (score.has_labels) sum += score.value, ++count;
+    if (score.counts) sum += score.value, ++count;
   return sum / count;
 }
 

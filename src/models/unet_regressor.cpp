@@ -58,7 +58,8 @@ std::int64_t at_least_one(std::int64_t channels) { return std::max<std::int64_t>
 UnetRegressor::UnetRegressor(UnetRegressorOptions options)
     : Regressor("UnetRegressor", {.num_targets = at_least_one(checked(options).out_channels),
                                   .scale_target = options.scale_target,
-                                  .ignore_missing = options.ignore_missing}),
+                                  .ignore_missing = options.ignore_missing,
+                                  .has_channels = options.out_channels > 0}),
       options_(std::move(options)) {
   if (options_.dims == 1)
     make_layers<1>();
@@ -124,6 +125,17 @@ at::Tensor UnetRegressor::forward(const at::Tensor& inputs) {
     if (x.size(i) != fields.size(i)) x = x.narrow(i, 0, fields.size(i));
   x = options_.residual ? fields + unscaled_change(x) : unscaled(x);
   return options_.out_channels == 0 ? x.squeeze(1) : x;
+}
+
+at::Tensor UnetRegressor::loss(const at::Tensor& outputs, const at::Tensor& labels) {
+  const bool has_channels = labels.dim() == options_.dims + 2;
+  if (outputs.sizes() != labels.sizes() && (has_channels || labels.dim() == options_.dims + 1))
+    throw DataError(
+        {.place = kUnetRegressor,
+         .found = "the targets are " + type_text(labels) + ", and the outputs " + type_text(outputs),
+         .wanted = "the same sizes",
+         .remedy = "set model.out_channels = " + std::to_string(has_channels ? labels.size(1) : 0)});
+  return Regressor::loss(outputs, labels);
 }
 
 }  // namespace kindling

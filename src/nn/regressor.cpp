@@ -89,20 +89,25 @@ void Regressor::fit_target_scale(const std::function<at::Tensor()>& next_part) {
   const std::int64_t num_targets = target_std_.size(0);
   ChannelStatistics statistics(num_targets, options_.ignore_missing);
   for (at::Tensor labels = next_part(); labels.defined(); labels = next_part()) {
-    const bool has_targets = labels.dim() >= 2 && labels.size(1) == num_targets,
-               is_field = num_targets == 1 && labels.dim() > 2;
-    if (labels.numel() == 0 || (!has_targets && !is_field))
+    const bool fits = labels.dim() >= 2 && (!options_.has_channels || labels.size(1) == num_targets);
+    if (labels.numel() == 0 || !fits)
       throw DataError({.place = place,
                        .found = "the labels are " + type_text(labels),
-                       .wanted = "a shape of [samples, " + std::to_string(num_targets) + ", …]"});
+                       .wanted = options_.has_channels
+                                     ? "a shape of [samples, " + std::to_string(num_targets) + ", …]"
+                                     : "fields without a dimension of channels, [samples, …]"});
     statistics.add(labels);
   }
   if (const auto wrong = statistics.wrong_channel())
-    throw DataError({.place = place,
-                     .found = options_.ignore_missing
-                                  ? "target " + std::to_string(*wrong) + " is infinite, or has no values"
-                                  : "a label is not finite",
-                     .wanted = "finite numbers"});
+    throw DataError(
+        {.place = place,
+         .found = options_.ignore_missing
+                      ? "target " + std::to_string(*wrong) + " is infinite, or has no values"
+                      : "a label is not finite",
+         .wanted = "finite numbers",
+         .remedy = options_.ignore_missing
+                       ? ""
+                       : "if they are missing values, set ignore_missing (model.ignore_missing)"});
   const at::NoGradGuard no_grad;
   target_mean_.copy_(statistics.mean());
   target_std_.copy_(statistics.deviation());

@@ -105,7 +105,8 @@ at::Tensor focal_terms(const at::Tensor& log_probabilities, double gamma) {
 
 WeightedLoss masked_mean(const at::Tensor& losses, const at::Tensor& counts) {
   const at::Tensor number = counts.sum();
-  return {losses.masked_fill(counts.logical_not(), 0).sum() / number.clamp_min(1), number};
+  const at::Tensor sum = at_least_float(losses).masked_fill(counts.logical_not(), 0).sum();
+  return {sum / number.clamp_min(1), number};
 }
 
 at::Tensor by_class(const at::Tensor& numbers, const at::Tensor& outputs) {

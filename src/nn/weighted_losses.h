@@ -34,8 +34,8 @@ at::Tensor log_probabilities_of(const at::Tensor& logits);
 // log p · (1 − p)^gamma. The gradient is finite where p rounds to 1.
 at::Tensor focal_terms(const at::Tensor& log_probabilities, double gamma);
 
-// The mean of the losses that count (bool, of their shape), 0 if none does. A loss that does not count is
-// left out, also if it is NaN, and its gradient is 0.
+// The mean of the losses that count (bool, of their shape), 0 if none does, in float32 or wider. A loss that
+// does not count is skipped, also if it is NaN, and its gradient is 0.
 WeightedLoss masked_mean(const at::Tensor& losses, const at::Tensor& counts);
 
 // A number per class, [classes] → [classes, 1, …], to be multiplied with outputs [batch, classes, …].

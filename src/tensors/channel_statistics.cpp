@@ -31,7 +31,7 @@ ChannelStatistics::ChannelStatistics(std::int64_t num_channels, bool skips_nan)
 
 void ChannelStatistics::add(const at::Tensor& samples) {
   const at::NoGradGuard no_grad;
-  at::Tensor values = samples.to(at::kDouble);
+  at::Tensor values = samples.to(at::kCPU, at::kDouble);
   values = num_channels_ == 1 ? values.reshape({1, -1}) : values.transpose(0, 1).reshape({num_channels_, -1});
   const at::Tensor is_missing = skips_nan_ ? at::isnan(values) : at::Tensor();
   const auto with = [&](double number) {

@@ -168,12 +168,12 @@ TEST_F(ArrayChannels, OfFilesThatContinueOneAnother) {
   EXPECT_TRUE(same(batch[0], u_.narrow(0, 0, 2)));
   EXPECT_TRUE(same(batch[1], u_.narrow(0, 2, 2)));
   EXPECT_EQ(refusal({.file = scratch_ / "t0.safetensors", .horizon = 1, .files_continue = true}),
-            "data.files_continue: it is set, and data.file is not a pattern; expected: it with a pattern of "
-            "files of rows");
+            "data.files_continue: it is set, and data.file is not a pattern; expected: a pattern of files of "
+            "rows, such as data.file = \"t*.nc\"");
 }
 
 // NaN of a state is filled as an input, and stays as a target.
-TEST_F(ArrayChannels, MissingValuesOfPairs) {
+TEST_F(ArrayChannels, MissingValuesOfPairsAreFilledInInputsOnly) {
   at::Tensor x = at::randn({6, 3});
   x[2] = NAN;
   ArrayData data({.file = write({{"x", x}}), .fill_missing = 0, .horizon = 1},

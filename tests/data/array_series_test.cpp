@@ -105,7 +105,7 @@ TEST_F(ArraySeries, RefuseASecondScaleBeforeAllSamplesAreRead) {
   const auto counting = std::make_shared<Counting>();
   Scaled data;
   data.loader = std::make_shared<DataLoader>(counting, DataLoaderOptions{.batch_size = 10});
-  EXPECT_EQ(error_text<ConfigError>([&] { training_targets(data); }),
+  EXPECT_EQ(error_text<ConfigError>([&] { training_target_parts(data); }),
             "model.scale_target: the data scale the targets already; expected: one scale of the targets; set "
             "model.scale_target = false");
   EXPECT_EQ(counting->num_read, 1);

@@ -92,8 +92,8 @@ TEST_P(MetricValues, AreBitIdenticalForAnyBatches) {
     }
 }
 
-// Labels that are missing count as if they were not there, with the weights of their samples.
-TEST_P(MetricValues, OfLabelsThatAreThere) {
+// Missing labels count as if they did not exist, with the weights of their samples.
+TEST_P(MetricValues, SkipMissingLabels) {
   at::manual_seed(8);
   const at::Tensor outputs = at::randn({50, 3}), weights = at::rand({50}).to(at::kDouble),
                    is_missing = at::rand({50, 3}).lt(0.4);
@@ -111,7 +111,7 @@ TEST_P(MetricValues, OfLabelsThatAreThere) {
     EXPECT_NEAR(value(ignoring, outputs, labels, weights),
                 value(by_label, outputs.index({rows, columns}), labels.index({rows, columns}),
                       weights.index_select(0, rows)),
-                1e-6)
+                1e-7)
         << error;
   }
   double sum = 0;
@@ -122,10 +122,13 @@ TEST_P(MetricValues, OfLabelsThatAreThere) {
   }
   const R2 r2({.ignore_missing = true});
   EXPECT_NEAR(value(r2, outputs, labels, weights), sum / 2, 1e-12);
+  at::Tensor with_one = labels.clone();  // an output with a single label has no score
+  with_one.select(1, 2)[3] = 1;
+  EXPECT_NEAR(value(r2, outputs, with_one, weights), sum / 2, 1e-12);
   const R2 per_output({.average = "per_output", .ignore_missing = true});
   const MetricBatch all{on(outputs), on(labels), on(weights)};
   EXPECT_TRUE(std::isnan(values_of(per_output, all.part_of(per_output), 50)[2].second));
-  for (const Metric* const metric : {static_cast<const Metric*>(&r2), &per_output}) {
+  for (const R2* const metric : {&r2, &per_output}) {
     const at::Tensor parts = all.rows(0, 7).part_of(*metric) + all.rows(7, 50).part_of(*metric);
     EXPECT_EQ(values_of(*metric, parts, 50)[0], values_of(*metric, all.part_of(*metric), 50)[0]);
   }

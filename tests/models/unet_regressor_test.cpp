@@ -84,6 +84,36 @@ TEST(UnetRegressor, TakesFieldsWithoutChannels) {
             "model.in_channels = 0 for inputs without channels");
 }
 
+TEST(UnetRegressor, ScalesTargetsWithoutChannels) {
+  for (std::int64_t dims = 1; dims <= 3; ++dims) {
+    UnetRegressorOptions options = small(0, 0);
+    options.dims = dims;
+    options.scale_target = true;
+    UnetRegressor model(options);
+    std::vector<std::int64_t> shape(static_cast<std::size_t>(dims + 1), 8);
+    const at::Tensor targets = at::randn(shape).mul_(3).add_(70);
+    model.fit_target_scale(targets);
+    EXPECT_NEAR(model.named_buffers()["target_mean"].item<double>(), targets.mean().item<double>(), 1e-4);
+    EXPECT_TRUE(model.loss(model.forward(targets), targets).isfinite().item<bool>());
+  }
+}
+
+TEST(UnetRegressor, NamesTheChannelsOfOtherTargets) {
+  UnetRegressor model(small(0, 0)), of_channels(small(0, 1));
+  EXPECT_EQ(
+      error_text<DataError>([&] {
+        model.loss(at::zeros({3, 8, 8}), at::zeros({3, 2, 8, 8}));
+      }),
+      "unet_regressor: the targets are Float [3, 2, 8, 8], and the outputs Float [3, 8, 8]; expected: the "
+      "same sizes; set model.out_channels = 2");
+  EXPECT_EQ(
+      error_text<DataError>([&] {
+        of_channels.loss(at::zeros({3, 1, 8, 8}), at::zeros({3, 8, 8}));
+      }),
+      "unet_regressor: the targets are Float [3, 8, 8], and the outputs Float [3, 1, 8, 8]; expected: the "
+      "same sizes; set model.out_channels = 0");
+}
+
 TEST(UnetRegressor, AddsTheChangeToTheInputs) {
   UnetRegressorOptions options = small(0, 0);
   options.residual = true;

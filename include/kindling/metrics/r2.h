@@ -25,13 +25,13 @@ struct R2Options {
 // NAME[0], NAME[1], …. The results match sklearn.metrics.r2_score, also with weights and with constant labels
 // (1 or 0), and are bit-identical for every division of the samples into batches. NaN for fewer than two
 // samples. With ignore_missing, labels that are NaN do not count: each output has its own samples, the mean
-// is over the outputs that have some, and per_output gives NaN for the others.
+// is over the outputs that have two or more, and per_output gives NaN for the others.
 class KINDLING_API R2 : public Metric {
  public:
   // Throws ConfigError.
   explicit R2(R2Options options = {});
 
-  // Returns float64 [12, 3·outputs + 1], with ignore_missing [12, 4·outputs]. Throws DataError for shapes and
+  // Returns float64 [12, 3·outputs + 1], with ignore_missing [12, 5·outputs]. Throws DataError for shapes and
   // dtypes that do not match: nothing is broadcast.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;

@@ -63,6 +63,8 @@ class KINDLING_API UnetRegressor : public Regressor {
   // Throws DataError for inputs of another number of dimensions or channels, and for sizes that are less than
   // half of 2^depth.
   at::Tensor forward(const at::Tensor& inputs) override;
+  // Throws DataError for targets of other sizes than the outputs.
+  at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
   // True for this class only; a derived class must override it for its own step.
   bool static_step() const override { return typeid(*this) == typeid(UnetRegressor); }
 

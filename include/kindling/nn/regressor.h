@@ -21,6 +21,7 @@ struct RegressorOptions {
   std::int64_t num_targets = 1;  // or channels of a field
   bool scale_target = false;
   bool ignore_missing = false;  // labels that are NaN do not count in the loss
+  bool has_channels = true;  // false: targets are fields [batch, …] of one channel, without its dimension
 };
 
 // A model that predicts numbers, [batch, num_targets] or fields [batch, num_targets, …], with the mean
@@ -32,19 +33,20 @@ struct RegressorOptions {
 // `target_mean` and `target_std`, float32 [num_targets]; exported programs contain it.
 //
 // With ignore_missing, the loss is the mean over the labels that are not NaN, and is weighted by their number
-// (Module::weighted()). A step without any is skipped.
+// (Module::weighted()). Without any, it is 0 and does not count in means; a step without any is skipped on
+// the CPU, and an update with gradients of 0 elsewhere.
 class KINDLING_API Regressor : public Module {
  public:
-  // Throws DataError for integer labels and for a shape that differs from the outputs', which LibTorch would
-  // broadcast.
+  // The mean squared error. Throws DataError for integer labels and for a shape that differs from the
+  // outputs', which LibTorch would broadcast.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
 
   bool is_regressor() const override { return true; }
   const RegressorOptions& regressor_options() const noexcept { return options_; }
 
   bool scales_targets() const noexcept { return target_std_.defined(); }
-  // Takes the scale from training labels, [samples, num_targets, …] of any dtype on the CPU; a single channel
-  // may lack its dimension. The mean and standard deviation (with n in the denominator) of each target are
+  // Takes the scale from training labels, [samples, num_targets, …] of any dtype, or fields without a
+  // dimension of channels. The mean and standard deviation (with n in the denominator) of each target are
   // computed in double; 1 for a constant. NaN does not count with ignore_missing. Throws Error for a model
   // that was made without scale_target, and DataError for another shape, for values that are not finite, and
   // for a target without any.

@@ -8,8 +8,8 @@
 // Arrays of files as the tensors of batches. Those in a file are converted when they are read.
 namespace kindling {
 
-// float64 stays only if it will be scaled, which rounds it; otherwise it becomes float32. Throws DataError for
-// complex numbers, an array without values, and numbers that float32 cannot hold.
+// float64 stays only if it will be scaled, which rounds it; otherwise it becomes float32. Throws DataError
+// for complex numbers, an array without values, and numbers that float32 cannot hold.
 StoredDataset::Column input_column(const SourceArray& array, bool will_be_scaled);
 
 // Integers become int64, and [samples, 1] of them [samples]; other numbers float32, and [samples] of them

@@ -259,7 +259,7 @@ void check_pair_options(const ArrayDataOptions& options, const DataOptions& shar
                options.layout != "time"
                    ? "it is set, and data.layout says that each file has whole trajectories"
                    : "it is set, and data.file is not a pattern",
-               "it with a pattern of files of rows");
+               "a pattern of files of rows, such as data.file = \"t*.nc\"");
   if (options.layout != "time" && !options.series.empty())
     refuse_key("series", "it is set, and data.layout says that the array has a dimension of trajectories",
                "one of them");

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/joined.h"
 #include "data/loading/tensor_rows.h"
 #include "tensors/shape_text.h"
 
@@ -63,6 +64,7 @@ SourceArray stacked_channels(const std::vector<SourceArray>& arrays, std::size_t
     is_in_memory = is_in_memory && !array.rows;
     tensors.push_back(array.values);
   }
+  stacked.name = joined(arrays, ", ", [](const SourceArray& array) { return array.name; });
   if (is_in_memory) {
     stacked.values = at::stack(tensors, row_dims);
     return stacked;

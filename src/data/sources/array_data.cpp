@@ -198,10 +198,13 @@ struct ArrayData::Impl {
   void prepare_pairs(const DataOptions& shared) {
     const std::vector<Arrays> files = read_files(shared);
     SourceArray states = inputs_in(files.front(), options.file);
-    if (options.files_continue) states.file_sizes.clear();
     const SourceArray* const series =
         options.series.empty() ? nullptr
                                : &array_named(files.front(), options.series, options.file, "series");
+    if (options.files_continue) {
+      if (series != nullptr) series->require_files_like(states);
+      states.file_sizes.clear();
+    }
     const std::optional<SeriesLengths> lengths = series_lengths(states, options);
     const Trajectories trajectories = trajectories_of(states, series, lengths);
     std::vector<Column> columns{input_column(states, is_scaled(options))};

@@ -9,6 +9,7 @@
 
 #include "device/random_state.h"
 #include "kindling/base/log.h"
+#include "kindling/nn/regressor.h"
 #include "kindling/optim/clip.h"
 #include "kindling/tensors/state_dict.h"
 #include "nn/scoped_model_state.h"
@@ -91,10 +92,15 @@ void DivergenceReport::report(const RowTag& step, std::int64_t num_batches, cons
             " on, so training stops. Findings for this step: " + reason_ + ". " + advice());
 }
 
+bool DivergenceReport::ignores_missing() const {
+  const auto* const regressor = dynamic_cast<const Regressor*>(state_.model.get());
+  return regressor != nullptr && regressor->regressor_options().ignore_missing;
+}
+
 std::string DivergenceReport::advice() const {
-  const std::string missing = state_.model->is_regressor()
-                                  ? ". Of missing values, ignore_missing of the model skips the targets, "
-                                    "and fill_missing of arrays fills the inputs"
+  const std::string missing = state_.model->is_regressor() && !ignores_missing()
+                                  ? ". If they are missing values, set model.ignore_missing = true (targets) "
+                                    "or data.fill_missing = 0 (inputs)"
                                   : "",
                     correct =
                         "Correct these samples; on_nonfinite = \"skip\" trains without their steps" + missing,
@@ -162,10 +168,13 @@ void DivergenceReport::replay(Replayed& replayed, std::int64_t num_batches, cons
 std::string DivergenceReport::findings_of(const Batch& batch) {
   std::string found;
   const std::size_t num_tensors = batch.tensors().size();
-  for (std::size_t i = 0; i < num_tensors; ++i)
-    if (const std::string part = nonfinite_part(batch.tensors()[i]); !part.empty())
-      add_sentence(found, "tensor " + std::to_string(i) +
-                              (i > 0 && i + 1 == num_tensors ? kInLabels : kInBatch) + part);
+  for (std::size_t i = 0; i < num_tensors; ++i) {
+    const bool is_labels = i > 0 && i + 1 == num_tensors;
+    at::Tensor values = batch.tensors()[i];
+    if (is_labels && ignores_missing()) values = values.masked_fill(values.isnan(), 0);
+    if (const std::string part = nonfinite_part(values); !part.empty())
+      add_sentence(found, "tensor " + std::to_string(i) + (is_labels ? kInLabels : kInBatch) + part);
+  }
   if (!is_protected()) {
     add_sentence(found, "the step cannot be re-run, because the optimizer does not respect found_inf");
     return found;

@@ -33,6 +33,7 @@ class DivergenceReport {
     Batch batch{};        // the last batch of the step that was checked
     RowTag step{};        // and its position
   };
+  bool ignores_missing() const;  // NaN of a label is no finding
   std::string advice() const;
   std::string gathered_findings(const RowTag& step, std::int64_t num_batches, const BatchSource& source);
   Replayed replayed(const RowTag& step, std::int64_t num_batches, const BatchSource& source);
