@@ -17,6 +17,7 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -63,8 +64,8 @@ TEST_P(Regressors, MeansOfLossesAreOverAllNumbersThatCount) {
   const auto regressor = model();
   regressor->add_metric("mse", std::make_shared<MeanError>(MeanErrorOptions{.ignore_missing = true}));
   Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted()});
-  const DataLoader train(x, y, {.batch_size = 16}), val(x, gaps, {.batch_size = 16, .shuffle = false});
-  const FitResult result = trainer.fit(regressor, train, val);
+  TensorData data({x, y}, {x, gaps}, {.batch_size = 16});
+  const FitResult result = trainer.fit(regressor, data);
   const at::NoGradGuard no_grad;
   const at::Tensor difference = regressor->forward(x.to(device_)).cpu() - gaps;
   const double expected =
@@ -83,8 +84,8 @@ TEST_P(Regressors, StepsWithoutTargetsAreSkipped) {
       {.max_epochs = 1, .num_gpus = num_gpus_wanted(), .optimizer = [](ParameterGroups parameters) {
          return std::make_unique<Sgd>(std::move(parameters), SgdOptions{.lr = 0.1, .weight_decay = 0.5});
        }});
-  const DataLoader train(at::randn({8, 4}), at::full({8, 3}, kMissingTarget), {.batch_size = 8});
-  trainer.fit(regressor, train);
+  TensorData data({at::randn({8, 4}), at::full({8, 3}, kMissingTarget)}, {}, {.batch_size = 8});
+  trainer.fit(regressor, data);
   if (!device_.is_cpu()) return;  // an update with gradients of 0, because the host does not know the weight
   for (std::size_t i = 0; i < copies.size(); ++i)
     EXPECT_TRUE(same(regressor->parameters()[i].detach().cpu(), copies[i])) << i;

@@ -57,7 +57,7 @@ TEST_F(FieldRun, LearnsFromTheValuesThatAreThere) {
   const std::filesystem::path run = scratch_ / "runs/sea/0001";
   const auto last = records_of(run).back();
   EXPECT_LT(last.at("val_loss"), 0.2) << "of states with a variance of 1";
-  EXPECT_TRUE(std::isfinite(last.at("val_mae")));
+  EXPECT_TRUE(std::isfinite(last.at("val_mae").get<double>()));
 
   ASSERT_EQ(run_program({"predict", run, scratch_ / "sst.safetensors", "--out", scratch_ / "p.safetensors"})
                 .exit_code,
