@@ -5,7 +5,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/base64.h"
 #include "base/joined.h"
+#include "charts/heat_map.h"
 #include "charts/markup.h"
 #include "kindling/base/json.h"
 #include "kindling/base/number_text.h"
@@ -128,6 +130,24 @@ class PartWriter {
            "</table></div>\n";
   }
 
+  std::string operator()(const PagePictures& part) {
+    std::string figures;
+    for (const PagePicture& picture : part.pictures) {
+      has_pictures_ = true;
+      const double ratio = std::clamp(picture.aspect_ratio, kNarrowest, kWidest);
+      figures += "<figure class=\"picture\">" + tag("figcaption", markup_text(picture.title)) +
+                 "<img alt=\"" + markup_text(picture.alt) +
+                 "\" style=\"aspect-ratio:" + fixed_text(ratio, 3) + "\" src=\"data:image/png;base64," +
+                 base64_text(picture.png) + "\">";
+      if (!picture.low.empty() || !picture.high.empty())
+        figures += "<div class=\"scale\">" + tag("span", markup_text(picture.low)) +
+                   tag("i", "", "style=\"background:" + heat_map_gradient() + "\"") +
+                   tag("span", markup_text(picture.high)) + "</div>";
+      figures += "</figure>\n";
+    }
+    return "<div class=\"charts\">\n" + figures + "</div>\n";
+  }
+
   std::string operator()(const PageBars& part) const {
     std::string rows;
     for (const auto& [name, fraction] : part.bars) {
@@ -150,8 +170,12 @@ class PartWriter {
   }
 
   const std::string& script_data() const { return script_data_; }
+  bool has_pictures() const { return has_pictures_; }
 
  private:
+  // Beyond them, a picture is stretched: a strip of a few rows would be a line.
+  static constexpr double kNarrowest = 0.6, kWidest = 12;
+
   static std::string matrix_cells(const std::vector<double>& cells) {
     double sum = 0;
     for (const double cell : cells) sum += std::isfinite(cell) ? std::abs(cell) : 0;
@@ -172,9 +196,10 @@ class PartWriter {
 
   std::size_t num_charts_ = 0;
   std::string script_data_;
+  bool has_pictures_ = false;
 };
 
-std::string head_of(const HtmlPage& page) {
+std::string head_of(const HtmlPage& page, bool has_pictures) {
   std::string head = "<meta charset=\"utf-8\">\n";
   if (page.refresh_s > 0)  // without JavaScript, which reloads only what is still replaced
     head += "<noscript><meta http-equiv=\"refresh\" content=\"" + std::to_string(page.refresh_s) +
@@ -182,7 +207,9 @@ std::string head_of(const HtmlPage& page) {
   // The page may show names that others have chosen: the browser is to load nothing for them.
   head +=
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'; script-src 'unsafe-inline'\">\n"
+      "'unsafe-inline'; script-src 'unsafe-inline'" +
+      std::string(has_pictures ? "; img-src data:" : "") +
+      "\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n";
   head += tag("title", markup_text(page.title)) + "\n<style>\n";
@@ -222,8 +249,8 @@ std::string to_html(const HtmlPage& page) {
   body += "<svg id=\"model\" width=\"0\" height=\"0\" aria-hidden=\"true\"></svg>\n";
   body += tag("script", "[" + writer.script_data() + "]", "id=\"data\" type=\"application/json\"") + "\n";
   body += tag("script", "\n" + std::string(kPageScript)) + "\n";
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n" + head_of(page) + "</head>\n<body>\n" + body +
-         "</body>\n</html>\n";
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n" + head_of(page, writer.has_pictures()) +
+         "</head>\n<body>\n" + body + "</body>\n</html>\n";
 }
 
 }  // namespace kindling

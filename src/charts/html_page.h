@@ -32,6 +32,16 @@ struct PageMatrix {               // numbers on a ground that shows their fracti
   std::vector<std::vector<double>> cells{};
   std::vector<std::string> names{};  // of the rows and of the columns; empty: numbers from 0
 };
+struct PagePicture {
+  std::string title{};
+  std::string alt{};          // what it shows, for readers who do not see it
+  std::string png{};          // the bytes of the file
+  double aspect_ratio = 1;    // width by height, at which it is shown
+  std::string low{}, high{};  // the ends of the color scale of heat_map_png(); both empty: none is shown
+};
+struct PagePictures {  // side by side, with sharp pixels
+  std::vector<PagePicture> pictures{};
+};
 struct PageBars {  // fractions of a whole as bars, from 0 to 1
   std::vector<std::pair<std::string, double>> bars{};
 };
@@ -41,7 +51,8 @@ struct PageNote {  // a paragraph
 struct PageText {  // lines in a font of fixed width; with a summary they are folded behind it
   std::string text{}, summary{};
 };
-using PagePart = std::variant<PageCharts, PageFacts, PageTable, PageMatrix, PageBars, PageNote, PageText>;
+using PagePart =
+    std::variant<PageCharts, PageFacts, PageTable, PageMatrix, PagePictures, PageBars, PageNote, PageText>;
 
 struct PageSection {
   std::string title{};

@@ -238,6 +238,7 @@ RunFiles read_run_files(const fs::path& folder, std::string_view summary) {
     files.residuals = csv_rows(folder / "residuals.csv", kMostResiduals);
     files.worst = csv_rows(folder / "worst_predictions.csv", kMostWorst);
     files.rollout = csv_rows(folder / "rollout.csv", kMostRolloutSteps);
+    files.field_errors = read_field_errors(folder / "field_errors.npy");
   }
   std::deque<RunEvent> latest;
   for (const std::string& line : lines_of(end_of_log(folder / "log.txt"))) {

@@ -8,13 +8,14 @@
 
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
+#include "kindling/formats/image.h"
 #include "runs/page_texts.h"
 
 namespace kindling {
 namespace {
 
 constexpr std::size_t kMostClassesOnPage = 40, kMostClassesInText = 20, kMostWorstInText = 5,
-                      kMostStepsInText = 5;
+                      kMostStepsInText = 5, kMostChannelsInText = 5;
 constexpr std::size_t kMostTargetCharts = 4, kMostResidualPoints = 1000;
 constexpr int kReportDigits = 6;
 
@@ -54,7 +55,8 @@ std::vector<std::string> shortened_cells(std::vector<std::string> cells, std::si
 // Sample, its name, label and prediction are texts.
 std::size_t num_texts_of_worst(const CsvRows& worst) {
   if (has_column(worst, "label")) return column_of(worst, "predicted") + 1;
-  return std::min(column_of(worst, "target"), column_of(worst, "target_0"));
+  // Those of fields have no targets.
+  return std::min({column_of(worst, "target"), column_of(worst, "target_0"), column_of(worst, "loss")});
 }
 
 PageSection confusion_section(const RunFiles& files) {
@@ -180,6 +182,80 @@ PageSection residual_section(const RunFiles& files) {
           .parts = {PageCharts{sample_charts(files)}, PageNote{text}, source_of(files)}};
 }
 
+// The table of the channels.
+CsvRows field_rows(const FieldErrors& errors) {
+  CsvRows rows{{"channel", "smallest", "largest", "row of it", "column of it", "missing cells"}};
+  const bool has_infinite = std::ranges::any_of(
+      errors.channels, [](const ChannelErrors& channel) { return channel.num_infinite > 0; });
+  if (has_infinite) rows[0].push_back("not finite");
+  for (std::size_t i = 0; i < errors.channels.size(); ++i) {
+    const ChannelErrors& channel = errors.channels[i];
+    const bool has_numbers = std::isfinite(channel.highest);
+    const auto shown = [&](const std::string& text) { return has_numbers ? text : ""; };
+    rows.push_back({std::to_string(i), shown(short_text(channel.lowest, kReportDigits)),
+                    shown(short_text(channel.highest, kReportDigits)),
+                    shown(std::to_string(channel.highest_row)), shown(std::to_string(channel.highest_column)),
+                    std::to_string(channel.num_missing)});
+    if (has_infinite) rows.back().push_back(std::to_string(channel.num_infinite));
+  }
+  return rows;
+}
+
+PagePicture picture_of(const ChannelErrors& channel, const std::string& name) {
+  const bool has_scale = std::isfinite(channel.map.high);
+  const std::string low = has_scale ? short_text(channel.map.low, 4) : "",
+                    high = has_scale ? short_text(channel.map.high, 4) : "",
+                    size = std::to_string(channel.height) + " rows and " + std::to_string(channel.width) +
+                           " columns";
+  return {.title = name,
+          .alt = "Map of the errors of " + name + ", " + size +
+                 (has_scale ? ", from " + low + " to " + high : ""),
+          .png = heat_map_png(channel.map),
+          .aspect_ratio = static_cast<double>(channel.width) / static_cast<double>(channel.height),
+          .low = low,
+          .high = high};
+}
+
+std::string field_note(const FieldErrors& errors) {
+  const ChannelErrors& first = errors.channels.front();
+  std::string text =
+      "The root of the mean squared error (RMSE) of each cell over the validation samples, in the unit of "
+      "the data. "
+      "Row 0 is at the top. Cells without a target are grey";
+  text += std::ranges::any_of(errors.channels,
+                              [](const ChannelErrors& channel) { return channel.num_infinite > 0; })
+              ? ", cells with an output that is not finite are red."
+              : ".";
+  const auto cells = [](std::size_t size, std::size_t shown) {
+    return std::to_string((size + shown - 1) / shown);
+  };
+  if (first.map.height < first.height || first.map.width < first.width)
+    text += " A pixel is the root mean square of " + cells(first.height, first.map.height) + " x " +
+            cells(first.width, first.map.width) + " cells.";
+  return text + " field_errors.npy has all values of " +
+         count_text(static_cast<double>(errors.num_channels)) +
+         (errors.num_channels == 1 ? " channel." : " channels.");
+}
+
+PageSection field_section(const RunFiles& files) {
+  const FieldErrors& errors = files.field_errors;
+  if (errors.channels.empty()) return {};
+  PageSection section{.title = "Errors of the validation fields"};
+  PagePictures pictures;
+  for (std::size_t i = 0; i < errors.channels.size() && can_read_png(); ++i)
+    if (!errors.channels[i].map.values.empty())
+      pictures.pictures.push_back(picture_of(errors.channels[i], "channel " + std::to_string(i)));
+  if (!pictures.pictures.empty()) section.parts.push_back(std::move(pictures));
+  const CsvRows rows = field_rows(errors);
+  section.parts.push_back(
+      PageTable{.titles = rows[0], .rows = {rows.begin() + 1, rows.end()}, .num_text_columns = 1});
+  section.parts.push_back(PageNote{field_note(errors)});
+  if (!can_read_png())
+    section.parts.push_back(PageNote{"There are no pictures: Kindling was built without libpng."});
+  section.parts.push_back(source_of(files));
+  return section;
+}
+
 Chart rollout_chart(const CsvRows& rows, const std::string& column, const std::string& title) {
   Curve curve{.label = title};
   for (std::size_t row = 1; row < rows.size(); ++row) {
@@ -244,8 +320,9 @@ std::string text_of_steps(const CsvRows& rows) {
 }  // namespace
 
 std::vector<PageSection> validation_sections(const RunFiles& files) {
-  return {confusion_section(files), scores_section(files),  calibration_section(files),
-          residual_section(files),  rollout_section(files), worst_section(files)};
+  return {confusion_section(files), scores_section(files), calibration_section(files),
+          residual_section(files),  field_section(files),  rollout_section(files),
+          worst_section(files)};
 }
 
 std::vector<Chart> validation_charts(const RunFiles& files) {
@@ -264,6 +341,10 @@ std::string validation_text(const RunFiles& files) {
     text += "\nClasses of the validation samples, " + weights + "\n" +
             text_of_rows(files.class_scores, files.class_scores.size(), 1);
   if (const std::string ece = ece_text(files); !ece.empty()) text += "\n" + ece + "\n";
+  if (!files.field_errors.channels.empty())
+    text += "\nErrors of the validation fields (RMSE of a cell), " + weights +
+            "; field_errors.npy has all\n" +
+            text_of_rows(field_rows(files.field_errors), kMostChannelsInText, 1);
   if (has_rollout(files)) text += "\nErrors of rollouts, " + weights + "\n" + text_of_steps(files.rollout);
   if (files.worst.size() > 1)
     text += "\nWorst predictions of the validation samples, " + weights + "; worst_predictions.csv has " +

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,12 @@ HOSTILE = "</script><script>document.title = 'run'</script><img src=x onerror=\"
 WIDTHS = (1400, 400)
 
 
-def run_folder(folder, epochs, metrics, nan=False, matrix=False):
+def npy_of(shape, values):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(values)}f", *values)
+
+
+def run_folder(folder, epochs, metrics, nan=False, matrix=False, fields=False):
     """Writes the files of a run: `metrics` curves per epoch, of which one may have gaps."""
     folder.mkdir(parents=True)
     with open(folder / "metrics.jsonl", "w") as lines:
@@ -41,6 +47,10 @@ def run_folder(folder, epochs, metrics, nan=False, matrix=False):
         (folder / "residuals.csv").write_text("sample,target,predicted,residual\n" + "".join(
             f"{i},{i},{math.cos(i)},{math.sin(i)}\n" for i in range(300)))
         (folder / "worst_predictions.csv").write_text(f"sample,file,target,predicted,loss\n7,{HOSTILE},1.5,2,0.25\n")
+    if fields:  # a square, and a strip that is stretched
+        summary["validation_report"] = {"weights": "last", "step": 45, "samples": 300}
+        (folder / "field_errors.npy").write_bytes(npy_of((3, 30, 30) if fields == "square" else (1, 2, 900), [
+            math.nan if i % 7 == 0 else i % 31 for i in range(2700 if fields == "square" else 1800)]))
     (folder / "run.json").write_text(json.dumps(summary))
     (folder / "config.toml").write_text("name = \"" + HOSTILE + "\"\n" + "x" * 300 + "\n")
     (folder / "command.txt").write_text("kindling fit " + "key=value " * 60 + "\n")
@@ -73,12 +83,13 @@ class Report(unittest.TestCase):
 
     def open_cleanly(self, page, width, dark=False):
         requests, console = self.browser.open(page, width, dark)
-        self.assertEqual(requests, [f"file://{page}"])
+        self.assertEqual([url for url in requests if not url.startswith("data:")], [f"file://{page}"])
         self.assertEqual(console, [])
         self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width, "the page overflows")
 
     def test_fits_every_window_in_both_color_schemes(self):
         for name, contents in {"one": {"epochs": 1, "metrics": 1}, "three": {"epochs": 3, "metrics": 20, "matrix": True},
+                               "fields": {"epochs": 2, "metrics": 1, "fields": "square"},
                                "long": {"epochs": 2000, "metrics": 20}, "gaps": {"epochs": 9, "metrics": 2, "nan": True}}.items():
             page = self.report(name, **contents)
             for width in WIDTHS:
@@ -102,6 +113,17 @@ class Report(unittest.TestCase):
         self.assertEqual(self.browser.evaluate("document.title"), "three/0001")
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('img').length"), 0)
         self.assertIn(HOSTILE, self.browser.evaluate("document.body.textContent"))
+
+    def test_shows_pictures_of_fields(self):
+        for name, count in ("square", 3), ("strip", 1):
+            self.open_cleanly(self.report(name, epochs=2, metrics=1, fields=name), 1400)
+            # [width of the file, width and height on the page]; a picture that is not loaded has no width
+            sizes = self.browser.evaluate("[...document.querySelectorAll('.picture img')].map(image => ["
+                                          "image.naturalWidth, image.clientWidth, image.clientHeight])")
+            self.assertEqual([size[0] for size in sizes], [30] * 3 if name == "square" else [450])
+            for _, width, height in sizes:
+                self.assertGreater(width, 300)
+                self.assertAlmostEqual(width / height, 1 if name == "square" else 12, delta=0.3)
 
     def test_text_of_charts_is_readable_on_a_phone(self):
         self.open_cleanly(self.report("three", epochs=3, metrics=20, matrix=True), 400)

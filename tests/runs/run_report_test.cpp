@@ -4,9 +4,13 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
+#include "formats/arrays/npy_header.h"
+#include "kindling/formats/image.h"
 #include "kindling/loggers/jsonl_logger.h"
+#include "runs/field_errors.h"
 #include "runs/run_files.h"
 #include "runs/run_page.h"
 #include "runs/validation_page.h"
@@ -174,6 +178,88 @@ TEST(RunPage, ShowsTheValidationReport) {
   // A run that continues has files of its earlier end, perhaps.
   put_file(scratch / "run.json", R"({"status": "running"})");
   EXPECT_FALSE(contains(to_html(page_of_run(read_run_files(scratch.folder()), metrics)), "Confusion"));
+}
+
+std::string npy_of(const std::vector<std::int64_t>& shape, const std::vector<float>& values) {
+  return npy_header("<f4", shape)
+      .append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+
+TEST(RunPage, ShowsTheErrorsOfFields) {
+  const Scratch scratch;
+  put_file(scratch / "run.json", R"({"validation_report": {"weights": "last", "step": 9, "samples": 4}})");
+  put_file(scratch / "worst_predictions.csv", "sample,time,loss\n2,1998-01-03,0.1234567891\n");
+  const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+  put_file(scratch / "field_errors.npy",
+           npy_of({2, 2, 3}, {nan, 0.5F, 2, 3, nan, 1, inf, nan, nan, nan, nan, nan}));
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  const std::string html = to_html(page_of_run(read_run_files(scratch.folder()), metrics));
+  EXPECT_TRUE(contains(html, "<h2>Errors of the validation fields</h2>"));
+  if (can_read_png()) {
+    EXPECT_TRUE(contains(
+        html,
+        "<figcaption>channel 0</figcaption><img alt=\"Map of the errors of channel 0, 2 rows and 3 "
+        "columns, from 0.5 to 3\" style=\"aspect-ratio:1.500\" src=\"data:image/png;base64,iVBORw0KGgo"));
+    EXPECT_TRUE(contains(html, "<img alt=\"Map of the errors of channel 1, 2 rows and 3 columns\" "));
+    EXPECT_TRUE(contains(html, "</i><span>3</span></div>"));
+  }
+  EXPECT_TRUE(contains(
+      html, "<td class=\"text\">0</td><td>0.5</td><td>3</td><td>1</td><td>0</td><td>2</td><td>0</td>"));
+  EXPECT_TRUE(
+      contains(html, "<td class=\"text\">1</td><td></td><td></td><td></td><td></td><td>5</td><td>1</td>"));
+  EXPECT_TRUE(contains(html, "<td class=\"text\">1998-01-03</td><td>0.123457</td>"));
+  const std::string text = validation_text(read_run_files(scratch.folder()));
+  EXPECT_TRUE(contains(text, "channel  smallest  largest  row of it")) << text;
+  EXPECT_TRUE(contains(text, "0             0.5        3")) << text;
+  put_file(scratch / "run.json", R"({"status": "running"})");
+  EXPECT_TRUE(read_run_files(scratch.folder()).field_errors.channels.empty());
+}
+
+// A pixel is the root mean square of the cells that are not missing: of 1, 7 and of 5, NaN, of NaN, NaN, ….
+TEST(FieldErrors, ReducesLargeFields) {
+  const Scratch scratch;
+  const float nan = std::nanf("");
+  std::vector<float> values(1025, nan);
+  values[0] = 1, values[1] = 7, values[2] = 5, values[3] = 5, values[1023] = 8, values[1024] = 2;
+  put_file(scratch / "field_errors.npy", npy_of({1, 1, 1025}, values));
+  const FieldErrors errors = read_field_errors(scratch / "field_errors.npy");
+  ASSERT_EQ(errors.channels.size(), 1U);
+  const ChannelErrors& channel = errors.channels[0];
+  EXPECT_EQ(channel.width, 1025U);
+  EXPECT_EQ(channel.num_missing, 1025U - 6);
+  EXPECT_EQ(channel.lowest, 1);
+  EXPECT_EQ(channel.highest, 8);
+  EXPECT_EQ(channel.highest_column, 1023U);
+  ASSERT_EQ(channel.map.width, 342U);  // blocks of three
+  EXPECT_EQ(channel.map.height, 1U);
+  ASSERT_EQ(channel.map.values.size(), 342U);
+  EXPECT_FLOAT_EQ(channel.map.values[0], 5);  // (1 + 49 + 25) / 3 = 25
+  EXPECT_FLOAT_EQ(channel.map.values[1], 5);
+  EXPECT_TRUE(std::isnan(channel.map.values[2]));
+  EXPECT_FLOAT_EQ(channel.map.values[341], std::sqrt(34.F));  // (64 + 4) / 2
+  EXPECT_FLOAT_EQ(static_cast<float>(channel.map.low), 5);
+  EXPECT_FLOAT_EQ(static_cast<float>(channel.map.high), std::sqrt(34.F));
+}
+
+TEST(FieldErrors, LimitsTheChannelsAndSkipsOtherFiles) {
+  const Scratch scratch;
+  const fs::path file = scratch / "field_errors.npy";
+  put_file(file, npy_of({30, 1, 2}, std::vector<float>(60, 1)));
+  const FieldErrors errors = read_field_errors(file);
+  EXPECT_EQ(errors.num_channels, 30U);
+  ASSERT_EQ(errors.channels.size(), 20U);
+  EXPECT_FALSE(errors.channels[3].map.values.empty());
+  EXPECT_TRUE(errors.channels[4].map.values.empty());
+  for (const std::string& bytes :
+       {std::string(), std::string("torn"), npy_of({2, 2}, std::vector<float>(4)), npy_of({0, 2, 2}, {}),
+        npy_of({1, 0, 2}, {}), npy_of({1, 2, 2}, std::vector<float>(3)),
+        npy_header("<f8", std::vector<std::int64_t>{1, 1, 1}) + "12345678"}) {
+    put_file(file, bytes);
+    EXPECT_TRUE(read_field_errors(file).channels.empty());
+  }
+  fs::remove(file);
+  EXPECT_TRUE(read_field_errors(file).channels.empty());
 }
 
 // Ids are texts, whatever their column is called, and whole numbers keep all digits.

@@ -34,7 +34,7 @@ struct WorstPrediction {
   // Of a classifier: minus the logarithm of the label's probability, without class weights and the like. Of a
   // regressor: the mean of the squared errors. NaN if an output is NaN.
   double loss = 0;
-  std::vector<double> targets{}, predictions{};  // of a regressor
+  std::vector<double> targets{}, predictions{};  // of a regressor; empty: of a field
   std::int64_t label = -1, predicted = -1;       // of a classifier; -1: no class, as an output is NaN
   double probability = 0, confidence = 0;        // of the label, and of the predicted class
 };
@@ -78,12 +78,17 @@ struct ValidationReport {
   double ece = 0;
   std::vector<ClassCounts> class_counts{};  // of a classifier with several labels per sample (multi_label)
   Residuals residuals{};
+  // Of a regressor of fields: float32 [channels, height, width], the root of the mean squared error of each
+  // cell over the samples with a target there; NaN without any, and infinity if an output is not finite.
+  // Undefined for other models, and for samples of several sizes.
+  at::Tensor field_errors{};
   // The largest loss first; of equal ones the first in the data.
   std::vector<WorstPrediction> worst{};
   RolloutErrors rollout{};  // of any model, if the data has rollouts
 
   bool is_empty() const noexcept {
-    return calibration.empty() && class_counts.empty() && worst.empty() && rollout.rmse.empty();
+    return calibration.empty() && class_counts.empty() && worst.empty() && rollout.rmse.empty() &&
+           !field_errors.defined();
   }
 };
 
@@ -95,8 +100,10 @@ struct ValidationReport {
 //   (ClassLossOptions::ignore_index) do not count. Of labels that are class probabilities, the largest
 //   counts. With several labels per sample, such as pixels, a Classifier has no worst predictions, and
 //   an ExportedModule has nothing.
-// - A regressor (Module::is_regressor()) with outputs [batch] or [batch, targets], at most 64 targets.
-//   Targets that an ExportedModule ignores are NaN and do not count; samples without others are skipped.
+// - A regressor (Module::is_regressor()) with outputs [batch] or [batch, targets], at most 64 targets, or
+//   with fields, [batch, …] of three or more dimensions. Targets that are NaN or that an ExportedModule
+//   ignores do not count; samples without others are skipped. Fields have worst predictions and, as
+//   [batch, channels, height, width] or [batch, height, width], the errors of their cells.
 //
 // Targets and predictions of a regressor are in the unit of the data (DataModule::unscale_targets()).
 //
@@ -113,7 +120,8 @@ KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::sha
 //   class_scores.csv        class, labels, predicted, both, precision, recall, f1
 //   calibration.csv         bin, from, to, samples, mean_confidence, accuracy
 //   residuals.csv           sample, its name, target, predicted, and residual = target - predicted
-//   worst_predictions.csv   sample, its name, what was expected and predicted, and the loss
+//   field_errors.npy        the errors of fields, float32 [channels, height, width]
+//   worst_predictions.csv   sample, its name, what was expected and predicted (not of fields), and the loss
 //   rollout.csv             step, rmse, relative_error
 // The column of names has the title of `ids`, or "id" if another column has that title.
 // Throws Error.

@@ -29,6 +29,7 @@ namespace kindling {
 namespace {
 
 constexpr std::int64_t kMostTargets = 64;
+constexpr std::int64_t kMostFieldNumbers = std::int64_t{1} << 24;  // at once; 128 MiB in float64
 constexpr const char* kReportPlace = "validation_report";
 
 // The rows with the largest numbers in their first column, on the device. NaN counts as the largest number.
@@ -271,6 +272,41 @@ class ThinnedRows {
   std::vector<at::Tensor> rows_{};
 };
 
+// The squared errors of numbers [batch, numbers], float64. Ignored targets have the error 0.
+struct SquaredErrors {
+  at::Tensor errors, is_counted;
+};
+
+// The sums of the squared errors of each cell, on the device.
+class CellErrors {
+ public:
+  // `sizes`: of a sample.
+  void add(const SquaredErrors& batch, at::IntArrayRef sizes) {
+    if (!sums_.defined())
+      sizes_ = sizes.vec();
+    else if (sizes != at::IntArrayRef(sizes_))
+      has_several_sizes_ = true;
+    if (has_several_sizes_ || sizes.size() > 3) return;  // no pictures of volumes
+    const at::Tensor sums = at::stack({batch.errors.sum(0), batch.is_counted.sum(0).to(at::kDouble)});
+    sums_ = sums_.defined() ? sums_.add_(sums) : sums;
+  }
+  // Returns float32 [channels, height, width] on the CPU, see ValidationReport::field_errors.
+  at::Tensor on_host() const {
+    if (!sums_.defined() || has_several_sizes_) return {};
+    const at::Tensor counts = sums_[1], rmse = sums_[0].div(counts).sqrt_(),
+                     is_infinite = rmse.isfinite().logical_not_().logical_and_(counts.gt(0)),
+                     map = rmse.masked_fill_(is_infinite, std::numeric_limits<double>::infinity());
+    const at::Tensor on_host = move_to(map.to(at::kFloat), cpu()).view(sizes_);
+    if (on_host.isnan().all().item<bool>()) return {};
+    return sizes_.size() == 3 ? on_host : on_host.unsqueeze(0);
+  }
+
+ private:
+  std::vector<std::int64_t> sizes_{};
+  bool has_several_sizes_ = false;
+  at::Tensor sums_{};  // float64 [2, numbers]: the squared errors, and how many there are
+};
+
 class RegressionStatistics : public ValidationStatistics {
  public:
   RegressionStatistics(const ValidationReportOptions& options, std::optional<std::int64_t> ignore_index)
@@ -278,6 +314,7 @@ class RegressionStatistics : public ValidationStatistics {
 
   void write_to(ValidationReport& report) const override {
     ValidationStatistics::write_to(report);
+    report.field_errors = cells_.on_host();
     const at::Tensor pairs = pairs_.on_host();
     if (!pairs.defined()) return;
     const auto halves = pairs.chunk(2, 1);
@@ -293,15 +330,41 @@ class RegressionStatistics : public ValidationStatistics {
 
  private:
   void add(const at::Tensor& outputs, const at::Tensor& labels) override {
+    if (outputs.dim() > 2) return add_fields(outputs, labels);
     const bool is_table = outputs.dim() == 1 || (outputs.dim() == 2 && outputs.size(1) <= kMostTargets);
     if (!is_table) return;
     const RegressionPair pair = regression_pair(kReportPlace, outputs, labels, {});
     const at::Tensor pairs = at::cat({pair.labels, pair.outputs}, 1);
     pairs_.add(pairs, num_samples());
-    const at::Tensor is_ignored = this->is_ignored(pair.labels),
-                     errors = pair.outputs.sub(pair.labels).square_().masked_fill_(is_ignored, 0),
-                     losses = errors.sum(1).div_(is_ignored.logical_not().sum(1));
-    add_samples(losses.masked_fill_(is_ignored.all(1), kIgnoredLoss), pairs);
+    add_samples(losses_of(squared_errors(pair)), pairs);
+  }
+
+  void add_fields(const at::Tensor& outputs, const at::Tensor& labels) {
+    if (outputs.numel() == 0) return;
+    // In parts, because float64 takes several times the memory of a batch.
+    const std::int64_t batch = outputs.size(0),
+                       part = std::max<std::int64_t>(kMostFieldNumbers / (outputs.numel() / batch), 1);
+    std::vector<at::Tensor> losses;
+    for (std::int64_t begin = 0; begin < batch; begin += part) {
+      const std::int64_t end = std::min(begin + part, batch);
+      const SquaredErrors errors = squared_errors(
+          regression_pair(kReportPlace, outputs.slice(0, begin, end), labels.slice(0, begin, end), {}));
+      cells_.add(errors, outputs.sizes().slice(1));
+      losses.push_back(losses_of(errors));
+    }
+    const at::Tensor all = at::cat(losses);
+    add_samples(all, all.unsqueeze(1).narrow(1, 0, 0));
+  }
+
+  SquaredErrors squared_errors(const RegressionPair& pair) const {
+    const at::Tensor is_ignored = this->is_ignored(pair.labels);
+    return {.errors = pair.outputs.sub(pair.labels).square_().masked_fill_(is_ignored, 0),
+            .is_counted = is_ignored.logical_not()};
+  }
+
+  static at::Tensor losses_of(const SquaredErrors& errors) {
+    const at::Tensor counts = errors.is_counted.sum(1);
+    return errors.errors.sum(1).div_(counts).masked_fill_(counts.eq(0), kIgnoredLoss);
   }
 
   at::Tensor is_ignored(const at::Tensor& targets) const {
@@ -319,6 +382,7 @@ class RegressionStatistics : public ValidationStatistics {
   static constexpr double kNoTarget = std::numeric_limits<double>::quiet_NaN();
   std::optional<std::int64_t> ignore_index_;
   ThinnedRows pairs_;  // targets, then predictions
+  CellErrors cells_{};
 };
 
 // Ends a pass over the batches.

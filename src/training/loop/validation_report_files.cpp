@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/arrays/npy_header.h"
 #include "kindling/base/file.h"
 #include "kindling/base/number_text.h"
 #include "kindling/formats/csv.h"
@@ -18,9 +19,9 @@
 namespace kindling {
 namespace {
 
-constexpr std::array<const char*, 6> kReportFiles{"confusion_matrix.csv",  "class_scores.csv",
-                                                  "calibration.csv",       "residuals.csv",
-                                                  "worst_predictions.csv", "rollout.csv"};
+constexpr std::array<const char*, 7> kReportFiles{
+    "confusion_matrix.csv",  "class_scores.csv", "calibration.csv", "residuals.csv",
+    "worst_predictions.csv", "rollout.csv",      "field_errors.npy"};
 
 // The shortest text for a float32: "12.3" instead of "12.300000190734863".
 std::string value_text(double value) {
@@ -152,14 +153,15 @@ std::string worst_text(const ValidationReport& report) {
   const std::size_t num_targets = report.worst.front().targets.size();
   for (std::size_t i = 0; i < num_targets; ++i)
     add({numbered("target", i, num_targets), numbered("predicted", i, num_targets)});
-  if (num_targets == 0) add({"label", "predicted", "probability", "confidence"});
+  const bool has_labels = report.worst.front().label >= 0;  // fields have neither labels nor targets
+  if (has_labels) add({"label", "predicted", "probability", "confidence"});
   add({"loss"});
   std::string text = csv_line(cells);
   for (const WorstPrediction& worst : report.worst) {
     cells = samples.cells(worst.sample);
     for (std::size_t i = 0; i < num_targets; ++i)
       add({value_text(worst.targets[i]), value_text(worst.predictions[i])});
-    if (num_targets == 0)
+    if (has_labels)
       add({class_text(report, worst.label), class_text(report, worst.predicted),
            value_text(worst.probability), value_text(worst.confidence)});
     add({value_text(worst.loss)});
@@ -176,6 +178,12 @@ std::string rollout_text(const RolloutErrors& errors) {
   return text;
 }
 
+std::string field_errors_bytes(const at::Tensor& errors) {
+  const at::Tensor values = errors.contiguous();
+  return npy_header(numpy_type_text(TensorType::float32), values.sizes())
+      .append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
+}
+
 }  // namespace
 
 void write_validation_report(const ValidationReport& report, const std::filesystem::path& folder) {
@@ -188,6 +196,8 @@ void write_validation_report(const ValidationReport& report, const std::filesyst
   if (report.residuals.samples.defined())
     write_file_atomically(folder / "residuals.csv", residuals_text(report));
   if (!report.worst.empty()) write_file_atomically(folder / "worst_predictions.csv", worst_text(report));
+  if (report.field_errors.defined())
+    write_file_atomically(folder / "field_errors.npy", field_errors_bytes(report.field_errors));
   if (!report.rollout.rmse.empty())
     write_file_atomically(folder / "rollout.csv", rollout_text(report.rollout));
 }

@@ -11,9 +11,14 @@
 namespace kindling {
 namespace {
 
-fake::Counts counts_of_report(const std::shared_ptr<Module>& model, const at::Tensor& labels,
-                              std::int64_t batch_size) {
-  const at::Tensor inputs = at::arange(3 * labels.size(0), at::kFloat).view({labels.size(0), 3});
+class SameFields : public Slope {
+ public:
+  at::Tensor forward(const at::Tensor& inputs) override { return inputs; }
+  bool is_regressor() const override { return true; }
+};
+
+fake::Counts counts_of_report(const std::shared_ptr<Module>& model, const at::Tensor& inputs,
+                              const at::Tensor& labels, std::int64_t batch_size) {
   TensorData data({inputs, labels}, {inputs, labels}, {.batch_size = batch_size});
   Trainer trainer({.num_gpus = 1});
   trainer.validate(model, data);  // creates the parameters of lazy layers
@@ -22,18 +27,25 @@ fake::Counts counts_of_report(const std::shared_ptr<Module>& model, const at::Te
   return fake::counts();
 }
 
-// At the end: the worst samples, the matrix and the bins; or the worst samples and the residuals.
+// At the end: the worst samples, the matrix and the bins; or the worst samples and the residuals, or the
+// errors of cells.
 TEST(FakeValidationReport, IsCopiedToTheHostOnceHoweverManyBatchesThereAre) {
+  const at::Tensor inputs = at::arange(3 * 12, at::kFloat).view({12, 3});
+  const at::Tensor fields = at::arange(12 * 16, at::kFloat).view({12, 1, 4, 4});
   for (const std::int64_t batch_size : {1, 5, 12}) {
     const fake::Counts of_classes =
         counts_of_report(std::make_shared<SoftmaxRegression>(SoftmaxRegressionOptions{.num_classes = 4}),
-                         at::arange(12, at::kLong).remainder(4), batch_size);
+                         inputs, at::arange(12, at::kLong).remainder(4), batch_size);
     EXPECT_EQ(of_classes.device_to_host_copies, 3);
     EXPECT_EQ(of_classes.item_reads + of_classes.data_dependent_ops, 0);
     const fake::Counts of_numbers =
-        counts_of_report(std::make_shared<LinearRegression>(), at::ones({12, 1}), batch_size);
+        counts_of_report(std::make_shared<LinearRegression>(), inputs, at::ones({12, 1}), batch_size);
     EXPECT_EQ(of_numbers.device_to_host_copies, 2);
     EXPECT_EQ(of_numbers.item_reads + of_numbers.data_dependent_ops, 0);
+    const fake::Counts of_fields =
+        counts_of_report(std::make_shared<SameFields>(), fields, at::ones_like(fields), batch_size);
+    EXPECT_EQ(of_fields.device_to_host_copies, 2);
+    EXPECT_EQ(of_fields.item_reads + of_fields.data_dependent_ops, 0);
   }
 }
 

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/formats/npy.h"
 #include "kindling/nn/classifier.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
@@ -178,8 +180,8 @@ TEST_P(ValidationReports, AreEmptyForOtherModels) {
   const auto several = std::make_shared<GivenLogits>();
   several->set_loss_options({.multi_label = true});
   EXPECT_TRUE(report_of<GivenLogits>(numbers, {}, several).is_empty());
-  NamedRows images = rows_with(at::rand({4, 1, 3}), at::rand({4, 1, 3}));
-  EXPECT_TRUE(report_of<GivenNumbers>(images).is_empty());
+  NamedRows wide = rows_with(at::rand({4, 65}), at::rand({4, 65}));
+  EXPECT_TRUE(report_of<GivenNumbers>(wide).is_empty());
 }
 
 // Squared errors by hand: 0.25, 4, 0 for one target; (1 + 9) / 2 and (0 + 4) / 2 for two.
@@ -248,6 +250,74 @@ TEST_P(ValidationReports, SkipIgnoredTargetsOfRegressions) {
   EXPECT_FALSE(empty.residuals.samples.defined());
 }
 
+// Squared errors by hand, of the cells of four samples: 0, -, 9, -; 36, -, 16, 4; none; -, -, 25, NaN.
+TEST_P(ValidationReports, HaveTheErrorsOfEachCellOfAField) {
+  const float nan = kNanLogit;
+  const at::Tensor outputs = at::tensor(
+                       {1.F, 2.F, 3.F, 4.F, 0.F, 0.F, 0.F, 0.F, 5.F, 5.F, 5.F, 5.F, 1.F, 1.F, 1.F, nan}),
+                   targets = at::tensor(
+                       {1.F, nan, 0.F, nan, 6.F, nan, 4.F, 2.F, nan, nan, nan, nan, nan, nan, 6.F, 0.F});
+  const float infinity = std::numeric_limits<float>::infinity();
+  const at::Tensor expected =
+      at::tensor({std::sqrt(18.F), nan, static_cast<float>(std::sqrt(50. / 3)), infinity}).view({1, 2, 2});
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4, 2, 2}, {4, 1, 2, 2}})
+    for (const std::int64_t batch_size : {1, 3, 4}) {
+      NamedRows data = rows_with(outputs.view(shape), targets.view(shape), batch_size);
+      const ValidationReport report = report_of<GivenNumbers>(data);
+      ASSERT_EQ(report.field_errors.scalar_type(), at::kFloat);
+      EXPECT_TRUE(at::allclose(report.field_errors, expected, 0, 0, /*equal_nan=*/true))
+          << report.field_errors;
+      ASSERT_EQ(report.worst.size(), 3U);
+      EXPECT_EQ(report.worst[0].sample, 3);
+      EXPECT_TRUE(std::isnan(report.worst[0].loss));
+      EXPECT_EQ(report.worst[1].sample, 1);
+      EXPECT_DOUBLE_EQ(report.worst[1].loss, 56. / 3);
+      EXPECT_EQ(report.worst[2].sample, 0);
+      EXPECT_EQ(report.worst[2].loss, 4.5);
+      EXPECT_FALSE(report.residuals.samples.defined());
+    }
+  NamedRows none = rows_with(outputs.view({4, 2, 2}), at::full({4, 2, 2}, nan));
+  EXPECT_TRUE(report_of<GivenNumbers>(none).is_empty());
+}
+
+TEST_P(ValidationReports, HaveTheErrorsOfFieldsInAnyBatches) {
+  const at::Tensor outputs = at::randn({7, 3, 5, 4}), noise = at::randn({7, 3, 5, 4}),
+                   targets = at::where(noise.gt(1), at::full({}, kNanLogit), noise);
+  const at::Tensor squares = outputs.to(at::kDouble).sub(targets.to(at::kDouble)).square(),
+                   expected = squares.nanmean(0).sqrt().to(at::kFloat);
+  for (const std::int64_t batch_size : {1, 3, 7}) {
+    NamedRows data = rows_with(outputs, targets, batch_size);
+    const at::Tensor errors = report_of<GivenNumbers>(data).field_errors;
+    ASSERT_EQ(errors.sizes(), (at::IntArrayRef{3, 5, 4}));
+    EXPECT_TRUE(at::allclose(errors, expected, 1.2e-7, 0, /*equal_nan=*/true));  // an ulp of float32
+  }
+}
+
+// Samples of a batch are as wide as it has samples.
+class VaryingWidths : public NamedRows {
+ public:
+  using NamedRows::NamedRows;
+  Batch on_after_batch_transfer(Batch batch) override {
+    for (at::Tensor& tensor : batch.tensors()) tensor = tensor.narrow(2, 0, tensor.size(0));
+    return batch;
+  }
+};
+
+TEST_P(ValidationReports, HaveNoErrorsOfCellsForVolumesAndSeveralSizes) {
+  const at::Tensor numbers = at::arange(5 * 2 * 3, at::kFloat).view({5, 2, 3});
+  const at::Tensor volumes = numbers.view({5, 1, 1, 2, 3});
+  NamedRows of_volumes = rows_with(volumes, at::zeros_like(volumes), 3);
+  const ValidationReport report = report_of<GivenNumbers>(of_volumes);
+  EXPECT_FALSE(report.field_errors.defined());
+  EXPECT_EQ(report.worst.size(), 5U);
+  VaryingWidths varying({numbers, numbers}, {numbers, at::zeros_like(numbers)}, {.batch_size = 3});
+  const ValidationReport of_varying = report_of<GivenNumbers>(varying);
+  EXPECT_FALSE(of_varying.field_errors.defined());
+  ASSERT_EQ(of_varying.worst.size(), 5U);
+  EXPECT_EQ(of_varying.worst[0].sample, 4);  // (24² + 25² + 27² + 28²) / 4
+  EXPECT_EQ(of_varying.worst[0].loss, 678.5);
+}
+
 TEST_P(ValidationReports, UseTheBatchesOfTheValidation) {
   NamedRows data = rows_with(twelve_logits(), twelve_labels(), 5);
   const auto model = std::make_shared<GivenLogits>();
@@ -271,7 +341,7 @@ TEST_P(ValidationReports, LeaveTheModelAndTheRandomNumbersAsTheyWere) {
   EXPECT_TRUE(at::GradMode::is_enabled());
 }
 
-TEST_P(ValidationReports, AreWrittenAsCsv) {
+TEST_P(ValidationReports, AreWrittenAsFiles) {
   NamedRows data = rows_with(twelve_logits(), twelve_labels());
   write_validation_report(report_of<GivenLogits>(data, {.num_worst = 1}), scratch_.folder());
   EXPECT_EQ(read_file(scratch_ / "confusion_matrix.csv", 1000),
@@ -293,6 +363,18 @@ TEST_P(ValidationReports, AreWrittenAsCsv) {
             "sample,row,target,predicted,loss\n0,r0,1,1.5,0.25\n1,r1,12.3,12.3,0\n");
   EXPECT_EQ(read_file(scratch_ / "residuals.csv", 1000),
             "sample,row,target,predicted,residual\n0,r0,1,1.5,-0.5\n1,r1,12.3,12.3,0\n");
+
+  NamedRows fields = rows_with(at::tensor({1.F, 2.F, 3.F}).view({1, 3, 1, 1}), at::zeros({1, 3, 1, 1}));
+  write_validation_report(report_of<GivenNumbers>(fields), scratch_.folder());
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "residuals.csv"));
+  EXPECT_EQ(read_file(scratch_ / "worst_predictions.csv", 1000).substr(0, 25), "sample,row,loss\n0,r0,4.66");
+  const NpyArray errors = read_npy(scratch_ / "field_errors.npy");
+  EXPECT_EQ(errors.type, TensorType::float32);
+  EXPECT_EQ(errors.shape, (std::vector<std::int64_t>{3, 1, 1}));
+  std::vector<float> values(3);
+  ASSERT_EQ(errors.bytes.size(), 3 * sizeof(float));
+  std::memcpy(values.data(), errors.bytes.data(), errors.bytes.size());
+  EXPECT_EQ(values, (std::vector<float>{1, 2, 3}));
   remove_validation_report(scratch_.folder());
   EXPECT_TRUE(std::filesystem::is_empty(scratch_.folder()));
 }
