@@ -177,11 +177,20 @@ TEST_P(ValidationReports, CountPixelsOfSegmentations) {
 TEST_P(ValidationReports, AreEmptyForOtherModels) {
   NamedRows numbers = rows_with(at::rand({4, 2}), at::rand({4, 2}));
   EXPECT_TRUE(report_of<Slope>(numbers).is_empty());
-  const auto several = std::make_shared<GivenLogits>();
-  several->set_loss_options({.multi_label = true});
-  EXPECT_TRUE(report_of<GivenLogits>(numbers, {}, several).is_empty());
   NamedRows wide = rows_with(at::rand({4, 65}), at::rand({4, 65}));
   EXPECT_TRUE(report_of<GivenNumbers>(wide).is_empty());
+}
+
+TEST_P(ValidationReports, CountSeveralLabelsPerSample) {
+  NamedRows data = rows_with(at::tensor({1.F, -1.F, 2.F, 3.F}).view({2, 2}),
+                             at::tensor({1.F, 0.F, 0.F, 1.F}).view({2, 2}));
+  const auto model = std::make_shared<GivenLogits>();
+  model->set_loss_options({.multi_label = true});
+  const ValidationReport report = report_of<GivenLogits>(data, {}, model);
+  ASSERT_EQ(report.class_counts.size(), 2U);
+  EXPECT_EQ(report.class_counts[0].num_predicted, 2);
+  EXPECT_EQ(report.class_counts[0].num_both, 1);
+  EXPECT_TRUE(report.worst.empty());
 }
 
 // Squared errors by hand: 0.25, 4, 0 for one target; (1 + 9) / 2 and (0 + 4) / 2 for two.
