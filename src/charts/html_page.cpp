@@ -145,7 +145,8 @@ class PartWriter {
                    tag("span", markup_text(picture.high)) + "</div>";
       figures += "</figure>\n";
     }
-    return "<div class=\"charts\">\n" + figures + "</div>\n";
+    return (part.are_small ? "<div class=\"charts small\">\n" : "<div class=\"charts\">\n") + figures +
+           "</div>\n";
   }
 
   std::string operator()(const PageBars& part) const {

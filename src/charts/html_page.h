@@ -41,6 +41,7 @@ struct PagePicture {
 };
 struct PagePictures {  // side by side, with sharp pixels
   std::vector<PagePicture> pictures{};
+  bool are_small = false;  // thumbnails, with titles of a few lines
 };
 struct PageBars {  // fractions of a whole as bars, from 0 to 1
   std::vector<std::pair<std::string, double>> bars{};

@@ -13,6 +13,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/formats/csv.h"
+#include "runs/worst_pictures.h"
 
 namespace kindling {
 namespace {
@@ -238,6 +239,7 @@ RunFiles read_run_files(const fs::path& folder, std::string_view summary) {
     files.residuals = csv_rows(folder / "residuals.csv", kMostResiduals);
     files.worst = csv_rows(folder / "worst_predictions.csv", kMostWorst);
     files.rollout = csv_rows(folder / "rollout.csv", kMostRolloutSteps);
+    files.worst_pictures = read_worst_pictures(folder / "worst_pictures.npy");
     files.field_errors = read_field_errors(folder / "field_errors.npy");
   }
   std::deque<RunEvent> latest;

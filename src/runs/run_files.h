@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/formats/image.h"
 #include "runs/field_errors.h"
 
 namespace kindling {
@@ -42,7 +43,8 @@ struct KINDLING_API RunFiles {
   // confusion_matrix.csv, class_scores.csv, calibration.csv, residuals.csv, worst_predictions.csv and
   // rollout.csv, if run.json says that the run has a validation report.
   CsvRows confusion{}, class_scores{}, calibration{}, residuals{}, worst{}, rollout{};
-  FieldErrors field_errors{};  // of field_errors.npy, likewise
+  FieldErrors field_errors{};           // of field_errors.npy, likewise
+  std::vector<Image> worst_pictures{};  // of worst_pictures.npy, in the order of `worst`
 
   std::string value(std::string_view key) const;  // of the summary; empty: not found
   // "digits/0001"

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "formats/images/image_codecs.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "kindling/formats/image.h"
@@ -286,13 +287,46 @@ PageSection rollout_section(const RunFiles& files) {
                          weights_text(files) + "."}}};
 }
 
+// "sample 7: label cat, predicted dog, loss 2.08"; of several targets the loss only.
+std::string title_of_worst(const CsvRows& rows, std::size_t row) {
+  std::string text = "sample " + rows[row][0], mark = ": ";
+  for (const char* const name : {"label", "target", "predicted", "loss"})
+    if (const std::size_t column = column_of(rows, name); column < rows[row].size()) {
+      const std::string& cell = rows[row][column];
+      const double number = number_or_nan(cell);
+      text += mark + name + " " +
+              (std::isfinite(number) && number != std::trunc(number) ? short_text(number, 4) : cell);
+      mark = ", ";
+    }
+  return text;
+}
+
+PagePictures worst_pictures_of(const RunFiles& files) {
+  PagePictures part{.are_small = true};
+  if (!can_read_png()) return part;
+  for (std::size_t i = 0; i < std::min(files.worst_pictures.size(), files.worst.size() - 1); ++i) {
+    const Image& image = files.worst_pictures[i];
+    const std::string title = title_of_worst(files.worst, i + 1);
+    part.pictures.push_back(
+        {.title = title,
+         .alt = "Image of " + title,
+         .png = encode_png(image, "a picture of the report"),
+         .aspect_ratio = static_cast<double>(image.width) / static_cast<double>(image.height)});
+  }
+  return part;
+}
+
 PageSection worst_section(const RunFiles& files) {
   if (files.worst.size() < 2) return {};
   PageTable table{.titles = files.worst[0], .num_text_columns = num_texts_of_worst(files.worst)};
   for (std::size_t row = 1; row < files.worst.size(); ++row)
     table.rows.push_back(shortened_cells(files.worst[row], table.num_text_columns));
-  return {.title = "Worst predictions of the validation samples",
-          .parts = {std::move(table), source_of(files)}};
+  PageSection section{.title = "Worst predictions of the validation samples"};
+  if (PagePictures pictures = worst_pictures_of(files); !pictures.pictures.empty())
+    section.parts.push_back(std::move(pictures));
+  section.parts.push_back(std::move(table));
+  section.parts.push_back(source_of(files));
+  return section;
 }
 
 // The first rows of a table, of which the first `num_texts` columns are texts.

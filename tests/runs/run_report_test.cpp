@@ -216,6 +216,40 @@ TEST(RunPage, ShowsTheErrorsOfFields) {
   EXPECT_TRUE(read_run_files(scratch.folder()).field_errors.channels.empty());
 }
 
+TEST(RunPage, ShowsThePicturesOfTheWorstPredictions) {
+  const Scratch scratch;
+  const auto page_with_report = [&] {
+    RunMetrics metrics;
+    metrics.add(epoch_of(1, 0.25));
+    return to_html(page_of_run(read_run_files(scratch.folder()), metrics));
+  };
+  put_file(scratch / "run.json", R"({"validation_report": {"weights": "last", "step": 9, "samples": 4}})");
+  put_file(scratch / "worst_predictions.csv",
+           "sample,file,label,predicted,probability,confidence,loss\n7,a.png,<ant>,bee,0.1,0.9,2.3025851\n");
+  // Of two pictures, the table has one.
+  put_file(scratch / "worst_pictures.npy", npy_header("|u1", std::vector<std::int64_t>{2, 1, 2, 3}) +
+                                               std::string("\xff\x00\x00\x00\xff\x00......", 12));
+  const auto pictures = read_run_files(scratch.folder()).worst_pictures;
+  ASSERT_EQ(pictures.size(), 2U);
+  EXPECT_EQ(pictures[0].pixels, (std::vector<std::uint8_t>{255, 0, 0, 0, 255, 0}));
+  if (can_read_png()) {
+    const std::string html = page_with_report();
+    const std::string title = "sample 7: label &lt;ant&gt;, predicted bee, loss 2.303";
+    EXPECT_TRUE(contains(html, "<div class=\"charts small\">\n<figure class=\"picture\"><figcaption>" +
+                                   title + "</figcaption><img alt=\"Image of " + title +
+                                   "\" style=\"aspect-ratio:2.000\" "
+                                   "src=\"data:image/png;base64,iVBORw0KGgo"));
+    EXPECT_EQ(html.find("<img"), html.rfind("<img"));
+  }
+  for (const std::string& bytes :
+       {std::string("torn"), npy_header("|u1", std::vector<std::int64_t>{1, 1, 1, 2}) + "ab",
+        npy_header("|u1", std::vector<std::int64_t>{0, 1, 1, 1})}) {
+    put_file(scratch / "worst_pictures.npy", bytes);
+    EXPECT_TRUE(read_run_files(scratch.folder()).worst_pictures.empty());
+    EXPECT_FALSE(contains(page_with_report(), "<img"));
+  }
+}
+
 // A pixel is the root mean square of the cells that are not missing: of 1, 7 and of 5, NaN, of NaN, NaN, ….
 TEST(FieldErrors, ReducesLargeFields) {
   const Scratch scratch;

@@ -84,6 +84,10 @@ struct ValidationReport {
   at::Tensor field_errors{};
   // The largest loss first; of equal ones the first in the data.
   std::vector<WorstPrediction> worst{};
+  // The samples of `worst` as pictures, uint8 [samples, height, width, channels] in their order, reduced to
+  // at most 128 x 128 pixels. Undefined if the first tensor of a sample, as the data set has it, is not uint8
+  // [1 or 3, height, width], for images of several sizes, and for data sets that are not thread-safe.
+  at::Tensor worst_pictures{};
   RolloutErrors rollout{};  // of any model, if the data has rollouts
 
   bool is_empty() const noexcept {
@@ -122,6 +126,7 @@ KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::sha
 //   residuals.csv           sample, its name, target, predicted, and residual = target - predicted
 //   field_errors.npy        the errors of fields, float32 [channels, height, width]
 //   worst_predictions.csv   sample, its name, what was expected and predicted (not of fields), and the loss
+//   worst_pictures.npy      the pictures of these samples, uint8 [samples, height, width, channels]
 //   rollout.csv             step, rmse, relative_error
 // The column of names has the title of `ids`, or "id" if another column has that title.
 // Throws Error.

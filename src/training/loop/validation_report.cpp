@@ -24,6 +24,7 @@
 #include "metrics/exact_sums.h"
 #include "metrics/regression_pair.h"
 #include "nn/class_values.h"
+#include "training/loop/worst_pictures.h"
 
 namespace kindling {
 namespace {
@@ -448,6 +449,7 @@ ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Modul
   statistics->write_to(report);
   report.class_names = data.class_names();
   report.ids = data.val_ids();
+  report.worst_pictures = worst_pictures(data, report.worst);
   return report;
 }
 

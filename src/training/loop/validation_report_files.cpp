@@ -19,9 +19,9 @@
 namespace kindling {
 namespace {
 
-constexpr std::array<const char*, 7> kReportFiles{
-    "confusion_matrix.csv",  "class_scores.csv", "calibration.csv", "residuals.csv",
-    "worst_predictions.csv", "rollout.csv",      "field_errors.npy"};
+constexpr std::array<const char*, 8> kReportFiles{
+    "confusion_matrix.csv",  "class_scores.csv", "calibration.csv",  "residuals.csv",
+    "worst_predictions.csv", "rollout.csv",      "field_errors.npy", "worst_pictures.npy"};
 
 // The shortest text for a float32: "12.3" instead of "12.300000190734863".
 std::string value_text(double value) {
@@ -178,9 +178,9 @@ std::string rollout_text(const RolloutErrors& errors) {
   return text;
 }
 
-std::string field_errors_bytes(const at::Tensor& errors) {
-  const at::Tensor values = errors.contiguous();
-  return npy_header(numpy_type_text(TensorType::float32), values.sizes())
+std::string npy_bytes(TensorType type, const at::Tensor& tensor) {
+  const at::Tensor values = tensor.contiguous();
+  return npy_header(numpy_type_text(type), values.sizes())
       .append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
 }
 
@@ -197,7 +197,9 @@ void write_validation_report(const ValidationReport& report, const std::filesyst
     write_file_atomically(folder / "residuals.csv", residuals_text(report));
   if (!report.worst.empty()) write_file_atomically(folder / "worst_predictions.csv", worst_text(report));
   if (report.field_errors.defined())
-    write_file_atomically(folder / "field_errors.npy", field_errors_bytes(report.field_errors));
+    write_file_atomically(folder / "field_errors.npy", npy_bytes(TensorType::float32, report.field_errors));
+  if (report.worst_pictures.defined())
+    write_file_atomically(folder / "worst_pictures.npy", npy_bytes(TensorType::uint8, report.worst_pictures));
   if (!report.rollout.rmse.empty())
     write_file_atomically(folder / "rollout.csv", rollout_text(report.rollout));
 }

@@ -102,11 +102,11 @@ TEST_F(FitProcesses, WriteOneRunAndALogPerRank) {
     const std::string name = entry.path().filename();
     files.insert(name.substr(0, name.find(".tfevents.")));
   }
-  EXPECT_EQ(files,
-            (std::set<std::string>{".lock", "calibration.csv", "checkpoints", "command.txt", "config.toml",
-                                   "confusion_matrix.csv", "curves.svg", "events.out", "log.rank1.txt",
-                                   "log.txt", "metrics.csv", "metrics.jsonl", "model.csv", "report.html",
-                                   "run.json", "weights.safetensors", "worst_predictions.csv"}));
+  EXPECT_EQ(files, (std::set<std::string>{".lock", "calibration.csv", "checkpoints", "command.txt",
+                                          "config.toml", "confusion_matrix.csv", "curves.svg", "events.out",
+                                          "log.rank1.txt", "log.txt", "metrics.csv", "metrics.jsonl",
+                                          "model.csv", "report.html", "run.json", "weights.safetensors",
+                                          "worst_pictures.npy", "worst_predictions.csv"}));
   for (const char* log : {"log.txt", "log.rank1.txt"})
     EXPECT_NE(text_of(run() / log).find(" epoch 2, step "), std::string::npos) << log;
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));

@@ -16,6 +16,8 @@
 #include "kindling/cli/registry.h"
 #include "kindling/data/digits.h"
 #include "kindling/formats/csv.h"
+#include "kindling/formats/image.h"
+#include "kindling/formats/npy.h"
 #include "kindling/models/mlp.h"
 #include "kindling/training/trainer.h"
 #include "support/scratch.h"
@@ -95,6 +97,12 @@ TEST_F(ValidationFiles, DescribeTheBestCheckpoint) {
   const std::string page = text_of(run() / "report.html");
   EXPECT_NE(page.find("Confusion matrix of the validation samples"), std::string::npos);
   EXPECT_NE(page.find("Worst predictions of the validation samples"), std::string::npos);
+  const NpyArray pictures = read_npy(run() / "worst_pictures.npy");
+  EXPECT_EQ(pictures.shape, (std::vector<std::int64_t>{20, 8, 8, 1}));
+  EXPECT_NE(pictures.bytes.find(static_cast<char>(240)), std::string::npos) << "16 of 16, brightened";
+  if (can_read_png()) {
+    EXPECT_NE(page.find("\"Image of sample " + worst[1][0] + ": label "), std::string::npos);
+  }
 }
 
 // TextRows without a target are omitted, and so the rows after them have other numbers.

@@ -327,6 +327,47 @@ TEST_P(ValidationReports, HaveNoErrorsOfCellsForVolumesAndSeveralSizes) {
   EXPECT_EQ(of_varying.worst[0].loss, 678.5);
 }
 
+// Its logits are the first pixels of the images, in units of 10.
+class FirstPixels : public Classifier {
+ public:
+  at::Tensor forward(const at::Tensor& inputs) override {
+    return inputs.flatten(1).narrow(1, 0, 2).to(at::kFloat) / 10;
+  }
+};
+
+TEST_P(ValidationReports, HaveThePicturesOfTheWorstImages) {
+  const at::Tensor images =
+      at::tensor({90, 80, 0, 7, 100, 60, 1, 9, 70, 95, 2, 200}, at::kByte).view({3, 1, 2, 2});
+  NamedRows data = rows_with(images, at::tensor({0, 1, 0}, at::kLong), 2);
+  const ValidationReport report = report_of<FirstPixels>(data, {.num_worst = 2});
+  ASSERT_EQ(report.worst.size(), 2U);
+  EXPECT_EQ(report.worst[0].sample, 1);
+  EXPECT_EQ(report.worst[1].sample, 2);
+  EXPECT_TRUE(
+      same(report.worst_pictures, at::tensor({100, 60, 1, 9, 70, 95, 2, 200}, at::kByte).view({2, 2, 2, 1})));
+  // All 63 at most: four times as bright.
+  NamedRows dark =
+      rows_with(at::tensor({0, 63, 5, 1, 2, 3}, at::kByte).view({1, 3, 1, 2}), at::zeros({1}, at::kLong));
+  EXPECT_TRUE(same(report_of<FirstPixels>(dark).worst_pictures,
+                   at::tensor({0, 20, 8, 252, 4, 12}, at::kByte).view({1, 1, 2, 3})));
+  // Blocks of three by three pixels; the last ones are smaller.
+  at::Tensor large = at::zeros({1, 1, 2, 257}, at::kByte);
+  large.select(2, 0).narrow(2, 0, 3).fill_(210);
+  large.select(3, 256).fill_(90);
+  NamedRows of_large = rows_with(large, at::zeros({1}, at::kLong));
+  const at::Tensor reduced = report_of<FirstPixels>(of_large).worst_pictures;
+  ASSERT_EQ(reduced.sizes(), (at::IntArrayRef{1, 1, 86, 1}));
+  EXPECT_EQ(reduced[0][0][0][0].item<int>(), 105);
+  EXPECT_EQ(reduced[0][0][85][0].item<int>(), 45);
+}
+
+TEST_P(ValidationReports, HaveNoPicturesOfOtherSamples) {
+  NamedRows numbers = rows_with(twelve_logits(), twelve_labels());
+  EXPECT_FALSE(report_of<GivenLogits>(numbers).worst_pictures.defined());
+  NamedRows two_channels = rows_with(at::ones({3, 2, 2, 2}, at::kByte), at::zeros({3}, at::kLong));
+  EXPECT_FALSE(report_of<FirstPixels>(two_channels).worst_pictures.defined());
+}
+
 TEST_P(ValidationReports, UseTheBatchesOfTheValidation) {
   NamedRows data = rows_with(twelve_logits(), twelve_labels(), 5);
   const auto model = std::make_shared<GivenLogits>();
