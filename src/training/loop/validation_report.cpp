@@ -341,7 +341,8 @@ class RegressionStatistics : public ValidationStatistics {
   }
 
   void add_fields(const at::Tensor& outputs, const at::Tensor& labels) {
-    if (outputs.numel() == 0) return;
+    // Other labels belong to a loss of the model's own.
+    if (outputs.numel() == 0 || outputs.sizes() != labels.sizes()) return;
     // In parts, because float64 takes several times the memory of a batch.
     const std::int64_t batch = outputs.size(0),
                        part = std::max<std::int64_t>(kMostFieldNumbers / (outputs.numel() / batch), 1);
