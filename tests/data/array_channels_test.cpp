@@ -155,7 +155,7 @@ TEST_F(ArrayChannels, MissingValuesOfInputsAreFilledAfterTheScaling) {
   EXPECT_TRUE(refusal({.file = file, .normalize_by = "channels"})
                   .ends_with("if they are missing values, set data.fill_missing = 0"));
   EXPECT_EQ(refusal({.file = file, .fill_missing = INFINITY}),
-            "data.fill_missing: it is not finite; expected: a number, such as 0");
+            "data: fill_missing is inf; expected: a finite number");
 }
 
 // Files of one time step each are one trajectory.

@@ -1,6 +1,5 @@
 #include "data/loading/array_checks.h"
 
-#include <cmath>
 #include <filesystem>
 #include <string>
 
@@ -66,8 +65,6 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
   if (options.shuffle_chunks > 0 && (!options.weights.empty() || shared.sampler || !shared.shuffle))
     refuse("data.shuffle_chunks", "it is set, and weights, sampler or shuffle = false, too",
            "one order of the samples");
-  if (options.fill_missing && !std::isfinite(*options.fill_missing))
-    refuse("data.fill_missing", "it is not finite", "a number, such as 0");
   if (options.fill_missing && options.rollout_steps > 0)
     refuse("data.fill_missing", "rollout_steps is set, too",
            "one of them: in a rollout, outputs of cells without values would be the next inputs");
