@@ -462,7 +462,8 @@ TEST_F(ArrayPairs, NameArraysThatDoNotFit) {
       "smaller data.horizon");
   EXPECT_EQ(refusal({.file = file, .inputs = "nan", .normalize_by = "channels", .horizon = 1}),
             "a.safetensors, array 'nan': channel 0 of the training samples has numbers that are not finite; "
-            "expected: finite numbers for data.normalize_by");
+            "expected: finite numbers for data.normalize_by; if they are missing values, set "
+            "data.fill_missing = 0");
   const auto series = write({{"x", at::zeros({4, 3, 2})}, {"nu", at::zeros({3})}}, "b.safetensors");
   EXPECT_EQ(refusal({.file = series, .more_inputs = {"nu"}, .horizon = 1, .layout = "series_time"}),
             "b.safetensors, array 'nu': it is Float [3]; expected: as many series "
