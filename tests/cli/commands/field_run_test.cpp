@@ -82,7 +82,7 @@ TEST_F(FieldRun, WithoutTheKeysOfMissingValuesNamesThem) {
   EXPECT_NE(without.err.find("tensor 1, the last of its batch, has NaN"), std::string::npos) << without.err;
   EXPECT_NE(without.err.find("set model.ignore_missing = true (targets)"), std::string::npos) << without.err;
   const auto conflict = fit({"data.rollout_steps=3"});
-  EXPECT_NE(conflict.err.find("data.fill_missing: rollout_steps is set, too"), std::string::npos)
+  EXPECT_NE(conflict.err.find("'data.fill_missing': rollout_steps is set, too"), std::string::npos)
       << conflict.err;
 }
 

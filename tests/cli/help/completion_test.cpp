@@ -48,7 +48,7 @@ TEST_F(BashCompletion, ProposesCommandsOptionsKeysAndValues) {
   EXPECT_EQ(proposals("kindling fit trainer.precision = bf"), "bf16-mixed bf16-true\n");
   EXPECT_EQ(proposals("kindling fit model.name ="),
             "backbone exported lenet linear_regression mlp mlp_regressor resnet18 small_cnn "
-            "softmax_regression unet\n");
+            "softmax_regression unet unet_regressor\n");
   EXPECT_EQ(proposals("kindling fit --trainer.on_nonfinite sk"), "skip\n");
   EXPECT_EQ(proposals("kindling fit --color a"), "auto always\n");
   EXPECT_EQ(proposals("kindling fit dig"), "digits.toml\n");
