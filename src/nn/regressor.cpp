@@ -61,8 +61,9 @@ at::Tensor Regressor::unscaled_change(const at::Tensor& outputs) const {
 
 at::Tensor Regressor::loss(const at::Tensor& outputs, const at::Tensor& labels) {
   require_numbers_as_labels(name_, outputs, labels);
-  const at::Tensor counts = options_.ignore_missing ? labels.isnan().logical_not() : at::Tensor(),
-                   wanted = counts.defined() ? labels.masked_fill(counts.logical_not(), 0) : labels;
+  const at::Tensor is_missing = options_.ignore_missing ? labels.isnan() : at::Tensor(),
+                   counts = is_missing.defined() ? is_missing.logical_not() : at::Tensor(),
+                   wanted = is_missing.defined() ? labels.masked_fill(is_missing, 0) : labels;
   WeightedLoss loss = counts.defined()
                           ? masked_mean(at::mse_loss(outputs, wanted, at::Reduction::None), counts)
                           : WeightedLoss{at::mse_loss(outputs, wanted), at::Tensor()};

@@ -11,12 +11,15 @@
 
 namespace kindling {
 
+// The sentence that `kindling options` prints for scale_target.
 inline constexpr const char* kScaleTargetDoc =
     "train on targets of mean 0 and standard deviation 1; outputs, losses and metrics keep the unit of the "
     "data";
+// The same for ignore_missing.
 inline constexpr const char* kIgnoreMissingDoc =
     "targets that are NaN, missing values, do not count in the loss and in metrics";
 
+// What Regressor is made with.
 struct RegressorOptions {
   std::int64_t num_targets = 1;  // or channels of a field
   bool scale_target = false;

@@ -109,17 +109,20 @@ struct ArrayData::Impl {
     return samples;
   }
 
-  // The array of a name, with further ones stacked as channels.
-  SourceArray with_channels(const Arrays& arrays, const std::string& name, const fs::path& file,
-                            const std::string& key, const std::vector<std::string>& more) const {
-    Arrays channels{array_named(arrays, name, file, key.c_str())};
-    for (const std::string& channel : more)
-      channels.push_back(
-          array_named(arrays, channel, file, key == "inputs" ? "more_channels" : "more_label_channels"));
+  // An array with further ones stacked as channels. `more_key`: the option that names them.
+  SourceArray with_channels(const SourceArray& first, const Arrays& arrays, const fs::path& file,
+                            const std::vector<std::string>& more, const char* more_key) const {
+    Arrays channels{first};
+    for (const std::string& channel : more) channels.push_back(array_named(arrays, channel, file, more_key));
     return stacked_channels(channels, options.layout == "series_time" ? 2 : 1);
   }
   SourceArray inputs_in(const Arrays& arrays, const fs::path& file) const {
-    return with_channels(arrays, options.inputs, file, "inputs", options.more_channels);
+    return with_channels(array_named(arrays, options.inputs, file, "inputs"), arrays, file,
+                         options.more_channels, "more_channels");
+  }
+  SourceArray labels_in(const Arrays& arrays, const fs::path& file) const {
+    return with_channels(array_named(arrays, options.labels, file, "labels"), arrays, file,
+                         options.more_label_channels, "more_label_channels");
   }
 
   // `lengths`: of an array [series, time, …], its first two dimensions.
@@ -276,9 +279,7 @@ void ArrayData::prepare_data() {
   const Impl::Arrays &inputs = files.front(), &labels = files.back();
   const fs::path labels_file = options.labels_file.value_or(options.file);
   const SourceArray first = impl_->inputs_in(inputs, options.file);
-  const std::vector<Column> samples = impl_->columns_of(
-      first, impl_->with_channels(labels, options.labels, labels_file, "labels", options.more_label_channels),
-      inputs);
+  const std::vector<Column> samples = impl_->columns_of(first, impl_->labels_in(labels, labels_file), inputs);
   warn_if_coarse(first, options);
   impl_->describe_samples(samples[0], first);
   const std::optional<SplitIndices> split = impl_->split(samples, this->options());
