@@ -3,7 +3,7 @@
 # three of a sweep of 24 runs, each signal at two hundred moments, every change of a model in mid-epoch, two million samples of a loader
 # with workers, ranks and restarts, the memory of 200 epochs of 2,000 image files, fifty losses of one of several processes, a hundred
 # requeues by SLURM, replays of two hundred random steps, a hundred changes and poisoned samples each, all tests of the fake accelerator
-# under sanitizers, the commands of the first pages from the build on, all of Kindling as a subfolder of a project built with the other
+# and of the program under sanitizers, the commands of the first pages from the build on, all of Kindling as a subfolder of a project built with the other
 # compiler, models and tables of public packages, hours of fuzzing.
 #   ./scripts/soak.sh [KILLS (1000)] [SECONDS FOR EACH FUZZER (3600)]
 # shellcheck source=scripts/setup.sh
@@ -39,4 +39,5 @@ pip_install_into "$models" pip-models -r benchmarks/model_sweep/requirements.txt
 pip_install_into "$models" pip-models --no-deps -r benchmarks/model_sweep/requirements_of_operators.txt
 "$models/bin/python" benchmarks/model_sweep/sweep.py build/ci/bin/kindling
 "$models/bin/python" benchmarks/table_sweep.py build/ci/bin/kindling
+OMP_NUM_THREADS=1 build/asan/bin/kindling_program_tests
 ./scripts/fuzz.sh "${2:-3600}"

@@ -1,4 +1,5 @@
 # cmake -DSOURCE=<folder> -DWORK=<folder> -DCOMPILER=<c++> -DOPTIONS=<list> -DRUN=<list> [-DEXPECT=<regex>] [-DSHIP=ON] -P run_consumer.cmake
+# cmake -DSOURCE=<folder> -DWORK=<folder> -DCOMPILER=<c++> -DOPTIONS=<list> -DBUILD=<list of targets> -P run_consumer.cmake
 #
 # Does what a user of Kindling does: copies a project into an empty folder, configures and builds it with all warnings as
 # errors, runs RUN there (its first word is a program in the build folder) and looks for EXPECT in what it prints.
@@ -20,6 +21,10 @@ run(configure ${CMAKE_COMMAND} -S project -B build -G Ninja -DCMAKE_BUILD_TYPE=R
     "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror" ${OPTIONS})
 if(output MATCHES "CMake [a-zA-Z ]*Warning")
   message(FATAL_ERROR "configure warns:\n${output}")
+endif()
+if(BUILD)
+  run(build ${CMAKE_COMMAND} --build build --target ${BUILD})
+  return()
 endif()
 run(build ${CMAKE_COMMAND} --build build)
 list(POP_FRONT RUN program)

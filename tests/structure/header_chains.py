@@ -1,18 +1,15 @@
-"""Prints the public headers as chains, a line each, in which every header includes all those before it.
-
-  header_chains.py INCLUDE_FOLDER     prints lines such as: module kindling/nn/module.h kindling/nn/classifier.h
+"""The public headers as chains, in which every header includes all those before it: ("module", ["kindling/nn/module.h",
+"kindling/nn/classifier.h"]).
 
 A file that includes a chain in its order shows that each of its headers compiles alone, because a header's predecessors are headers that it
 includes itself. So fewer files have to be compiled than there are headers. The number of chains is the smallest possible (a maximum matching
 of the transitive closure).
 
-The first word names what all headers of the chain include from LibTorch, which may therefore be precompiled: nothing (plain), torch/nn/module.h
+The group names what all headers of the chain include from LibTorch, which may therefore be precompiled: nothing (plain), torch/nn/module.h
 (module), ATen/core/Tensor.h (tensor), or other headers of LibTorch (other).
 """
 
 import re
-import sys
-from pathlib import Path
 
 OURS = re.compile(r'^#include "(kindling/[^"]+)"', re.MULTILINE)
 OTHERS = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
@@ -65,8 +62,8 @@ def chains(headers, closure):
     return found
 
 
-def main():
-    folder = Path(sys.argv[1])
+def chains_of(folder):
+    """All chains of the headers in a folder, each with its group."""
     texts = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.h"))}
     # The wrappers of an MPI compile these: mpi_ranks.c and apps/heat_mpi.
     texts = {header: text for header, text in texts.items() if "#include <mpi.h>" not in text}
@@ -75,10 +72,4 @@ def main():
     for header in texts:
         outside = {name for other in {header} | closure[header] for name in OTHERS.findall(texts.get(other, ""))}
         groups.setdefault(group(outside), set()).add(header)
-    for name, headers in sorted(groups.items()):
-        for chain in chains(headers, closure):
-            print(name, *chain)
-
-
-if __name__ == "__main__":
-    main()
+    return [(name, chain) for name, headers in sorted(groups.items()) for chain in chains(headers, closure)]

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kindling/device/device.h"
+#include "support/places_tried.h"
 
 namespace kindling {
 
@@ -27,6 +28,11 @@ class OnDevice : public testing::TestWithParam<Device> {
       GTEST_SKIP() << "there is no " << device_ << ": " << gpu_unavailable_reason();
   }
 
+  // For tests that try every position: the operators of the fake accelerator take several times as long, so
+  // they try every fifth.
+  std::size_t place_stride() const {
+    return device_.str().starts_with("fake") ? 5 * kPlaceStride : kPlaceStride;
+  }
   // For TrainerOptions::num_gpus.
   std::int64_t num_gpus_wanted() const { return device_.is_cpu() ? 0 : 1; }
 

@@ -130,7 +130,7 @@ TEST_P(Stopping, ResumesBitIdenticallyWithValidationsWithinEpochs) {
   const Scratch scratch(memory_folder());
   ResumedFit whole = made();
   whole.fit();
-  for (std::int64_t i = 1; i <= 30 + 8 * 15; ++i) {
+  for (std::int64_t i = 1; i <= 30 + 8 * 15; i += static_cast<std::int64_t>(place_stride())) {
     ResumedFit stopped = made(), rest = made();
     if (i <= 30)
       stopped.meddler->stop_at = i;
