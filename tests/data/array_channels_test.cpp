@@ -152,6 +152,17 @@ TEST_F(ArrayChannels, MissingValuesOfInputsAreFilledAfterTheScaling) {
 
   const auto scale = ChannelScale::from_description(data.input_transform()->description());
   EXPECT_EQ(scale->description(), R"({"kind":"channels","channels":2,"fill_missing":-3})");
+  EXPECT_TRUE(scale->adopt(scale->description()));
+  for (const auto& [other, found] :
+       {std::pair{ChannelScale(2).description(), "data.fill_missing is -3, and was absent when it was saved"},
+        std::pair{ChannelScale(3, 0).description(),
+                  "the training data have 2 channels, and had 3 when it was saved"}})
+    try {
+      scale->adopt(other);
+      ADD_FAILURE() << other;
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(error.parts().found, found);
+    }
   EXPECT_TRUE(refusal({.file = file, .normalize_by = "channels"})
                   .ends_with("if they are missing values, set data.fill_missing = 0"));
   EXPECT_EQ(refusal({.file = file, .fill_missing = INFINITY}),

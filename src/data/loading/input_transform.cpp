@@ -41,7 +41,7 @@ void adopt_saved_transform(const torch::nn::Module& model, const StateDict& stat
       {.place = place,
        .found = "the training data have other columns, kinds or categories than when it was saved",
        .wanted = "the same training data",
-       .remedy = "restore the file of the data, or start a new run"});
+       .remedy = "restore the data and the keys of [data], or start a new run"});
 }
 
 }  // namespace kindling

@@ -16,6 +16,7 @@
 #include <memory>
 #include <system_error>
 
+#include "base/joined.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/batch.h"
@@ -98,6 +99,25 @@ at::Tensor ChannelScale::inverse(const at::Tensor& scaled) const {
 
 std::string ChannelScale::description() const {
   return kStart + std::to_string(mean_.size(0)) + (fill_ ? kFill + number_text(*fill_) : "") + "}";
+}
+
+bool ChannelScale::adopt(const std::string& saved) {
+  if (saved == description()) return true;
+  if (!saved.starts_with(kStart)) return false;
+  const std::shared_ptr<ChannelScale> other = from_description(saved);
+  const bool has_other_fill = other->mean_.size(0) == mean_.size(0);
+  const auto fill = [](const ChannelScale& scale) {
+    return scale.fill_ ? number_text(*scale.fill_) : std::string("absent");
+  };
+  throw CheckpointError(
+      {.place = kInputTransform,
+       .found =
+           has_other_fill
+               ? "data.fill_missing is " + fill(*this) + ", and was " + fill(*other) + " when it was saved"
+               : "the training data have " + counted(mean_.size(0), "channel") + ", and had " +
+                     std::to_string(other->mean_.size(0)) + " when it was saved",
+       .wanted = "the same training data",
+       .remedy = "restore the data and the keys of [data], or start a new run"});
 }
 
 void ChannelScale::follow(const at::Tensor& raw) {

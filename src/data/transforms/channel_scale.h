@@ -35,6 +35,8 @@ class KINDLING_API ChannelScale final : public InputTransform {
   // Undoes scaled(), for scaled values of any floating-point type; returns float32.
   at::Tensor inverse(const at::Tensor& scaled) const;
   std::string description() const override;
+  // Throws CheckpointError that names what differs.
+  bool adopt(const std::string& description) override;
   // Moves the statistics to the device of the batches unless they are there.
   void follow(const at::Tensor& raw);
 

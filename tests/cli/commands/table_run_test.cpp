@@ -244,8 +244,8 @@ TEST_F(TableRun, RefusesToResumeOnOtherData) {
   EXPECT_EQ(resumed.exit_code, 1);
   EXPECT_NE(
       resumed.err.find("the saved model: the training data have other columns, kinds or categories than when "
-                       "it was saved; expected: the same training data; restore the file of the data, or "
-                       "start a new run"),
+                       "it was saved; expected: the same training data; restore the data and the keys of "
+                       "[data], or start a new run"),
       std::string::npos)
       << resumed.err;
 }

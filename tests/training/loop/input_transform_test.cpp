@@ -193,7 +193,8 @@ TEST_P(FitOfATable, RefusesAStateOfOtherCategories) {
     EXPECT_STREQ(
         error.what(),
         "the saved model: the training data have other columns, kinds or categories than when it was "
-        "saved; expected: the same training data; restore the file of the data, or start a new run");
+        "saved; expected: the same training data; restore the data and the keys of [data], or start a new "
+        "run");
   }
 }
 
