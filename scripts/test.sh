@@ -84,13 +84,14 @@ choose_newest_libtorch() {
 # The runtime of clang's sanitizers and fuzzers.
 need_clang_runtime() { need_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"; }
 
-# Prints the compiler of a preset with sanitizers: that of CXX, or clang, which compiles them in half of GCC's time, and whose warnings about
-# all of Kindling are seen then. Prints GCC if clang cannot link its sanitizers here.
+# sanitizing_compiler SANITIZERS: prints the compiler of a preset with sanitizers: that of CXX, or clang, which compiles them in half of GCC's
+# time, and whose warnings about all of Kindling are seen then. Prints GCC if what clang links with them does not run here.
 sanitizing_compiler() {
   local clang
   if [ -z "${CXX:-}" ] && clang=$(command -v clang++); then
     (need_clang_runtime) || true
-    if "$clang" -fsanitize=address,undefined -x c++ - -o "$deps/probe" 2>"$deps/probe.log" <<<'int main() {}'; then
+    if "$clang" "-fsanitize=$1" -x c++ - -o "$deps/probe" 2>"$deps/probe.log" <<<'int main() {}' &&
+      "$deps/probe" 2>>"$deps/probe.log"; then
       echo "$clang"
       return
     fi
@@ -158,7 +159,10 @@ for preset in "${presets[@]}"; do
   # A LibTorch that the user names is tested throughout.
   if [ "$preset" = asan ] && [ -z "$named_libtorch" ]; then timed 'asan LibTorch' choose_newest_libtorch; fi
   definitions=("KINDLING_SHARED:PATH=$KINDLING_SHARED")
-  if [ "$preset" = asan ]; then definitions+=("CMAKE_CXX_COMPILER:STRING=$(sanitizing_compiler)"); fi
+  case $preset in
+    asan) definitions+=("CMAKE_CXX_COMPILER:STRING=$(sanitizing_compiler address,undefined)") ;;
+    tsan) definitions+=("CMAKE_CXX_COMPILER:STRING=$(sanitizing_compiler thread)") ;;
+  esac
   timed "$preset configure" configure "$preset" "${definitions[@]}"
   parts+=("$(printf '%-14s LibTorch %s' "$preset" "$(libtorch_version "$LIBTORCH")")")
   timed "$preset build" build_all "$preset"
