@@ -5,8 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <initializer_list>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -79,6 +82,16 @@ int execute(const Preparation& prepared, const ForwardedSignals& signals, const 
   return errno;
 }
 
+// Whether one of these sets of /proc/PID/status has the signal.
+bool has_signal(pid_t process, std::initializer_list<std::string_view> sets, int signal) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string name, value; status >> name && std::getline(status, value);)
+    if (std::ranges::find(sets, name) != sets.end() &&
+        (std::stoull(value, nullptr, 16) >> (signal - 1) & 1) != 0)
+      return true;
+  return false;
+}
+
 }  // namespace
 
 ChildProcess::ChildProcess(const ChildStart& start, const ForwardedSignals& signals) {
@@ -134,13 +147,8 @@ void ChildProcess::send(int signal) const noexcept {
   if (is_running_) ::kill(-id_, signal);
 }
 
-bool ChildProcess::handles(int signal) const {
-  std::ifstream status("/proc/" + std::to_string(id_) + "/status");
-  for (std::string name, value; status >> name && std::getline(status, value);) {
-    if (name != "SigIgn:" && name != "SigCgt:") continue;
-    if ((std::stoull(value, nullptr, 16) >> (signal - 1) & 1) != 0) return true;
-  }
-  return false;
-}
+bool ChildProcess::handles(int signal) const { return has_signal(id_, {"SigIgn:", "SigCgt:"}, signal); }
+
+bool ChildProcess::catches(int signal) const { return has_signal(id_, {"SigCgt:"}, signal); }
 
 }  // namespace kindling

@@ -46,6 +46,8 @@ class KINDLING_API ChildProcess {
   void send(int signal) const noexcept;
   // Whether the signal does not have its default action there: the process has a handler or ignores it.
   bool handles(int signal) const;
+  // Whether it has a handler for the signal.
+  bool catches(int signal) const;
 
  private:
   pid_t id_ = -1;

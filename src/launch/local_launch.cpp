@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <optional>
 
 #include "base/temporary_folder.h"
@@ -21,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMaxProcesses = 1024;
+constexpr int kUsr1Poll_ms = 100;  // until processes catch it
 constexpr double kMaxGrace_s = 86400, kMaxEndTimeout_s = 1e9;
 // The exit code of a process that has lost others, as of most errors: other codes are more specific.
 constexpr int kLostOthers = 1;
@@ -72,11 +74,13 @@ class LocalProcesses {
                      .variables = variables_of(rank),
                      .has_input_and_output = rank == 0},
           common_.signals);
+    awaits_usr1_.resize(children_.size());
   }
 
   int run() {
     for (take_ends(); are_running(); take_ends()) {
       for (const int signal : common_.signals.wait(wait_ms())) forward(signal);
+      send_usr1();
       give_up_late_processes();
       escalate();
     }
@@ -116,13 +120,23 @@ class LocalProcesses {
 
   void forward(int signal) {
     common_.forwarded.push_back(signal);
-    send(signal);
+    if (signal == SIGUSR1)
+      awaits_usr1_.assign(children_.size(), true);
+    else
+      send(signal);
   }
 
-  // A request for a checkpoint does not end a process that has nothing to save yet.
   void send(int signal) const {
-    for (const ChildProcess& child : children_)
-      if (signal != SIGUSR1 || child.handles(signal)) child.send(signal);
+    for (const ChildProcess& child : children_) child.send(signal);
+  }
+
+  // A process that does not catch it yet would be ended by it, or lose it.
+  void send_usr1() {
+    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+      if (!awaits_usr1_[rank] || !children_[rank].is_running() || !children_[rank].catches(SIGUSR1)) continue;
+      awaits_usr1_[rank] = false;
+      children_[rank].send(SIGUSR1);
+    }
   }
 
   void take_ends() {
@@ -200,6 +214,7 @@ class LocalProcesses {
   // Milliseconds until the next action; -1: no limit.
   int wait_ms() const {
     const auto until = next_escalation_ ? next_escalation_ : failure_ ? std::nullopt : late_from_;
+    if (std::ranges::find(awaits_usr1_, true) != awaits_usr1_.end()) return kUsr1Poll_ms;
     if (!until) return -1;
     const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
     return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 86'400'000));
@@ -209,8 +224,9 @@ class LocalProcesses {
   const LocalLaunch& launch_;
   const Start start_;
   std::vector<ChildProcess> children_;
-  int forwarded_exit_code_ = 0;  // of processes that have ended because of signals that were passed on
-  int completed_exit_code_ = 0;  // of completed_exit_codes
+  std::vector<bool> awaits_usr1_;  // by rank
+  int forwarded_exit_code_ = 0;    // of processes that have ended because of signals that were passed on
+  int completed_exit_code_ = 0;    // of completed_exit_codes
   std::optional<ProcessEnd> failure_;
   std::string failure_text_;
   std::optional<Clock::time_point> next_escalation_, late_from_;

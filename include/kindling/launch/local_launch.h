@@ -43,7 +43,7 @@ struct LocalLaunch {
 //
 // Meanwhile SIGINT, SIGTERM, SIGHUP and SIGUSR1 of this process are forwarded to each of them once, as each
 // is in a separate process group; a process that then ends with 128 + that signal has not failed. A SIGHUP
-// that this process ignores (nohup) is not forwarded, nor SIGUSR1 to a process that does not handle it yet.
+// that this process ignores (nohup) is not forwarded; SIGUSR1 reaches a process once it has a handler for it.
 // These signals are unblocked meanwhile. Handlers and the signal mask are restored at the end. No process
 // outlives the calling thread, however it ends. Failures are logged to the app log.
 //

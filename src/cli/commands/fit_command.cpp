@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
+#include "base/joined.h"
 #include "cli/check/fit_check.h"
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
@@ -22,6 +24,19 @@ namespace {
 // Returns the checkpoint that the plan resumes; empty for a new run.
 std::filesystem::path checkpoint_of(const ResumePlan& plan) {
   return plan.checkpoint ? plan.checkpoint->path : std::filesystem::path();
+}
+
+// A warning if the config of the command no longer says what the run began with; else empty.
+std::string edits_since(ConfigTables& of_run, ConfigTables& now, const std::filesystem::path& run) {
+  now.keep_found(of_run);
+  const auto changes = changes_between(of_run, now);
+  if (changes.empty()) return {};
+  const auto text = [](const ConfigChange& change) {
+    return change.key + ": was " + change.was + ", now " + change.now;
+  };
+  return "the config has changed since the run began (" + joined(changes, "; ", text) +
+         "), and a job that continues keeps that of the run, " + (run / "config.toml").string() +
+         "; to train with the changes, submit the job again";
 }
 
 // Reports all errors that it can find before it creates the run directory.
@@ -85,10 +100,13 @@ int fit_command(const CommandContext& words) {
   const std::optional<SlurmJob> job = slurm_job();
   require_requeue(*loaded.config, place, job);
   if (is_to_requeue(*loaded.config)) signals.stop_on_usr1();
+  std::string edits;
   if (const auto run = run_of_earlier_life(*loaded.config, job, command_line_of(command));
       !run.empty() && launched_run(place).empty()) {
     start = request_to_continue(run, command.request);
-    loaded = load_config(context.request, context.registry);
+    LoadedConfig of_run = load_config(context.request, context.registry);
+    edits = edits_since(*of_run.config, *loaded.config, run);
+    loaded = std::move(of_run);
   }
   RunConfig& config = *loaded.config;
   require_num_processes(place, config);
@@ -99,6 +117,7 @@ int fit_command(const CommandContext& words) {
   const bool is_silent = is_launcher || (place && place->rank > 0);
   EarlyMessages early(is_silent ? LogLevel::error : LogLevel::warning);
   apply(config.process);
+  if (!edits.empty()) log_warning(edits);
   if (!is_launcher) warn_unused_restarts(place, config);
   if (start.restarts_in.empty() && (!place || place->rank == 0)) require_unused_run(context.request, config);
   ResumePlan plan = start.restarts_in.empty() ? plan_resume(context.request, context.registry, config)
@@ -108,7 +127,7 @@ int fit_command(const CommandContext& words) {
   if (is_launcher) {
     // The ranks try no batch, and would report their errors once each.
     check_fit(loaded, {.checkpoint = checkpoint_of(plan), .num_ranks = number});
-    return launch_fit(context, number, config);
+    return launch_fit(context, number, config, signals);
   }
   // It is joined once all have made their plans: the first one will then change what these are made of.
   const LauncherWatch watch(place, signals);

@@ -34,10 +34,10 @@ constexpr const char* kContinues = "continues";
 
 // Blocks them until this process ends. The launch unblocks them while it forwards them: so none is lost
 // before the launch, and none changes the exit code after it.
-void block_stop_signals() {
+void block_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
-  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) ::sigaddset(&signals, signal);
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGUSR1}) ::sigaddset(&signals, signal);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
@@ -115,12 +115,14 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
   if (config.lr_finder.is_on) refuse_search("lr_finder");
 }
 
-int launch_fit(const CommandContext& context, std::int64_t num_processes, const ConfigTables& config) {
+int launch_fit(const CommandContext& context, std::int64_t num_processes, const ConfigTables& config,
+               const StopOnSignal& signals) {
   // A restart would not help: errors in the config or data remain, a diverged run diverges again, and a run
   // stopped by a signal was meant to stop, even if the signal reached only one rank.
   const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode, 128 + SIGHUP,
                                           128 + SIGINT,     128 + SIGTERM,  128 + SIGUSR1};
-  block_stop_signals();
+  block_signals();
+  if (signals.signal() != 0) std::raise(signals.signal());  // a request that came before, for the ranks
   const int exit_code =
       run_local_processes({.command = {context.argv, context.argv + context.argc},
                            .program = "/proc/self/exe",

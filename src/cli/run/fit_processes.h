@@ -9,6 +9,7 @@
 
 #include "cli/config/command_line.h"
 #include "cli/config/run_config.h"
+#include "cli/run/stop_on_signal.h"
 #include "kindling/distributed/process_group.h"
 #include "kindling/launch/launch_environment.h"
 
@@ -32,8 +33,10 @@ std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const 
 void require_no_search(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 
 // Starts the program `num_processes` times with the same arguments and returns the exit code of the fit. If a
-// process is lost, restarts all of them, as often as the config allows.
-int launch_fit(const CommandContext& context, std::int64_t num_processes, const ConfigTables& config);
+// process is lost, restarts all of them, as often as the config allows. `signals`: whose request to stop, if
+// any, the ranks get.
+int launch_fit(const CommandContext& context, std::int64_t num_processes, const ConfigTables& config,
+               const StopOnSignal& signals);
 // Warns if distributed.max_restarts is set for processes that the program does not start itself.
 void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const ConfigTables& config);
 

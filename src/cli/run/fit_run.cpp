@@ -459,11 +459,18 @@ class FitRun {
     return exit_code;
   }
 
-  // Of a run that was stopped and saved; called by all ranks.
+  // Above 0 if saving has failed, with checkpoint.on_error = "continue".
+  std::int64_t num_unsaved_steps() const {
+    const std::filesystem::path last = checkpoint_->last();
+    return summary_.global_step -
+           (last.empty() ? summary_.resumed_from_step.value_or(0) : read_checkpoint_info(last).global_step);
+  }
+
+  // Of a run that was stopped; called by all ranks.
   int finish_stopped(int exit_code) {
     RequeueResult result = RequeueResult::not_wanted;
     if (is_to_requeue(config_)) {
-      if (is_first(in_.group)) result = requeue(*in_.job, exit_code);
+      if (is_first(in_.group)) result = requeue(*in_.job, exit_code, num_unsaved_steps());
       result = static_cast<RequeueResult>(largest(in_.group, static_cast<int>(result)));
     }
     if (result != RequeueResult::refused) return finish(exit_code, result == RequeueResult::requeued);

@@ -124,7 +124,7 @@ std::optional<double> kill_wait_s() {
   return wait.empty() ? std::nullopt : std::optional(static_cast<double>(number_in(wait)));
 }
 
-RequeueResult requeue(const SlurmJob& job, int exit_code) {
+RequeueResult requeue(const SlurmJob& job, int exit_code, std::int64_t num_unsaved_steps) {
   const bool is_term = exit_code == 128 + SIGTERM;
   if (!is_term && exit_code != 128 + SIGUSR1) return RequeueResult::not_wanted;
   const JobState state = state_of(job);
@@ -133,6 +133,16 @@ RequeueResult requeue(const SlurmJob& job, int exit_code) {
     if (state.reason == TermReason::other) return RequeueResult::not_wanted;
     if (state.reason == TermReason::unknown)
       return refuse("scontrol show job " + job.number, "why SLURM ends the job is unknown: " + state.error);
+  }
+  // Life after life would repeat the same steps.
+  if (num_unsaved_steps > 0) {
+    log_error(Error({.place = "scontrol requeue " + state.id,
+                     .found = "it was not called, because saving has failed: the latest checkpoint lacks " +
+                              std::to_string(num_unsaved_steps) + " steps",
+                     .wanted = "a checkpoint of the last step",
+                     .remedy = "remove what prevents saving (see above), then submit the line below"})
+                  .what());
+    return RequeueResult::refused;
   }
   const CommandAnswer answer = run_scontrol({"requeue", state.id});
   if (answer.exit_code == 0) return report_requeued("requeued", state.id);

@@ -37,9 +37,9 @@ enum class RequeueResult {
   refused
 };
 // Requeues the job if SIGUSR1, the job's time limit or a preemption has stopped the run, and SLURM has not
-// requeued it already. To be called by one process. `exit_code`: that of the stop. Prints and logs the
-// outcome.
-RequeueResult requeue(const SlurmJob& job, int exit_code);
+// requeued it already; with steps that could not be saved, refuses. To be called by one process. `exit_code`:
+// that of the stop. Prints and logs the outcome.
+RequeueResult requeue(const SlurmJob& job, int exit_code, std::int64_t num_unsaved_steps);
 
 // Returns the line that submits a job which resumes the run.
 std::string line_to_submit(const LaunchPlace& place, const std::filesystem::path& run);

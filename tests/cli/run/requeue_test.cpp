@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <memory>
+#include <regex>
+#include <thread>
 
 #include "cli/commands/process.h"
 #include "cli/run/same_run.h"
@@ -71,12 +75,14 @@ class RequeuedRun : public testing::Test {
   fs::path output() const { return scratch_ / "output.txt"; }
   std::string said() const { return text_of(output()); }
   // A life of a job: the program trains until the signal, if any, stops it.
-  int live(const std::vector<std::string>& words, int restart_count, int signal = 0,
-           const std::string& job = "17") {
+  int live(
+      const std::vector<std::string>& words, int restart_count, int signal = 0, const std::string& job = "17",
+      const std::function<void()>& before_signal = [] {}) {
     const Variable id("SLURM_JOB_ID", job), count("SLURM_RESTART_COUNT", std::to_string(restart_count));
     Process process(words, output());
     if (signal != 0) {
       process.wait_until([&] { return said().find("  2  ") != std::string::npos; });
+      before_signal();
       process.send(signal);
     }
     return process.wait();
@@ -112,6 +118,7 @@ TEST_F(RequeuedRun, ContinuesInTheNextLifeOfItsJob) {
   EXPECT_EQ(said().find("resume with"), std::string::npos) << said();
   EXPECT_EQ(run_text(run("runs"), "slurm_job"), "17");
   EXPECT_EQ(live(words, 1), 0) << said();
+  EXPECT_EQ(said().find("the config has changed"), std::string::npos) << said();
   EXPECT_EQ(requeued(), "17\n");
   expect_same_run(run("runs"), run("undisturbed"));
   EXPECT_FALSE(fs::exists(run("runs", "0002")));
@@ -159,6 +166,55 @@ TEST_F(RequeuedRun, EndsWith75IfSlurmRefuses) {
   EXPECT_TRUE(newest_valid_checkpoint(run("runs") / "checkpoints"));
 }
 
+TEST_F(RequeuedRun, KeepsItsConfigAndNamesEdits) {
+  const auto words = fit("runs");
+  EXPECT_EQ(live(words, 0, SIGUSR1), 138) << said();
+  const std::string text = text_of(scratch_ / "small.toml");
+  write_text(scratch_ / "small.toml",
+             std::regex_replace(text, std::regex("\"adamw\""), "\"adamw\"\nweight_decay = 0.5"));
+  EXPECT_EQ(live(words, 1), 0) << said();
+  EXPECT_NE(said().find("the config has changed since the run began (optimizer.weight_decay: was 0.01, now "
+                        "0.5), "
+                        "and a job that continues keeps that of the run, " +
+                        (run("runs") / "config.toml").string()),
+            std::string::npos)
+      << said();
+  write_text(scratch_ / "small.toml", text);
+  ASSERT_EQ(run_process(fit("undisturbed", {"run.on_usr1=save"}), output()), 0) << said();
+  expect_same_run(run("runs"), run("undisturbed"));
+}
+
+// Also a signal that comes while the launching process reads the config and the data, or its ranks start.
+TEST_F(RequeuedRun, SavesWhatASignalBeforeTheTrainingStops) {
+  const Variable id("SLURM_JOB_ID", "17"), count("SLURM_RESTART_COUNT", "0");
+  for (const bool has_ranks : {false, true}) {
+    const std::string runs = has_ranks ? "ranks" : "early";
+    Process process(fit(runs, {"trainer.num_processes=2", "trainer.max_epochs=1000000"}), output());
+    process.wait_until([&] {
+      return has_ranks ? children_of(process.id()).size() == 2 : survives_early_signals(process.id());
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(has_ranks ? 0 : 100));
+    process.send(SIGUSR1);
+    EXPECT_EQ(process.wait(), 138) << said();
+    EXPECT_EQ(requeued(), "17\n") << said();
+    fs::remove(scratch_ / "bin/requeued");
+  }
+}
+
+// The next lives would repeat the same steps, as long as the disk is full.
+TEST_F(RequeuedRun, IsNotRequeuedIfItCouldNotBeSaved) {
+  const auto lose_folder = [&] {
+    fs::remove_all(run("runs") / "checkpoints");
+    write_text(run("runs") / "checkpoints", "a file");
+  };
+  EXPECT_EQ(live(fit("runs", {"checkpoint.on_error=continue"}), 0, SIGUSR1, "17", lose_folder), 75) << said();
+  EXPECT_EQ(requeued(), "");
+  EXPECT_NE(said().find("scontrol requeue 17: it was not called, because saving has failed: the latest "
+                        "checkpoint lacks "),
+            std::string::npos)
+      << said();
+}
+
 // SLURM sends SIGTERM at the time limit, and for a job that somebody else cancels or requeues.
 TEST_F(RequeuedRun, RequeuesAtTheTimeLimitAndNotWhenItIsCancelled) {
   EXPECT_EQ(live(fit("cancelled"), 0, SIGTERM), 143) << said();
@@ -183,25 +239,25 @@ TEST_F(RequeuedRun, RequeuesWhatSlurmPreemptsAndReportsWhatItCannotKnow) {
   write_text(scratch_ / "bin/job",
              "JobId=17 JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-30T04:00:00\n");
   write_text(scratch_ / "bin/refusal", "Job is pending\n");
-  EXPECT_EQ(requeue(job, 128 + SIGTERM), RequeueResult::refused);
+  EXPECT_EQ(requeue(job, 128 + SIGTERM, 0), RequeueResult::refused);
   EXPECT_EQ(requeued(), "17\n");
   write_text(scratch_ / "bin/job", "JobId=17 JobState=RUNNING Reason=None Restarts=0 PreemptTime=None\n");
-  EXPECT_EQ(requeue(job, 128 + SIGTERM), RequeueResult::not_wanted);
+  EXPECT_EQ(requeue(job, 128 + SIGTERM, 0), RequeueResult::not_wanted);
   write_text(scratch_ / "bin/job", "JobId=17 JobState=COMPLETING Reason=None Restarts=1\n");
-  EXPECT_EQ(requeue(job, 128 + SIGUSR1), RequeueResult::requeued);
+  EXPECT_EQ(requeue(job, 128 + SIGUSR1, 0), RequeueResult::requeued);
   fs::remove(scratch_ / "bin/job");
-  EXPECT_EQ(requeue(job, 128 + SIGTERM), RequeueResult::refused);
+  EXPECT_EQ(requeue(job, 128 + SIGTERM, 0), RequeueResult::refused);
 }
 
 TEST_F(RequeuedRun, IsNotThatOfTheArrayTaskThatHasSubmittedTheJob) {
   const SlurmJob job{.id = "17_3", .number = "25", .array_task = "3"};
   write_text(scratch_ / "bin/refusal", "no\n");
   write_text(scratch_ / "bin/job", "JobId=25 JobState=RUNNING Reason=None Restarts=0\n");
-  requeue(job, 128 + SIGUSR1);
+  requeue(job, 128 + SIGUSR1, 0);
   write_text(scratch_ / "bin/job",
              "JobId=26 ArrayJobId=17 ArrayTaskId=2 JobState=RUNNING Restarts=0\n"
              "JobId=25 ArrayJobId=17 ArrayTaskId=3 JobState=RUNNING Restarts=0\n");
-  requeue(job, 128 + SIGUSR1);
+  requeue(job, 128 + SIGUSR1, 0);
   EXPECT_EQ(requeued(), "25\n17_3\n");
 }
 
