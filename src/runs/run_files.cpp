@@ -240,6 +240,7 @@ RunFiles read_run_files(const fs::path& folder, std::string_view summary) {
     files.worst = csv_rows(folder / "worst_predictions.csv", kMostWorst);
     files.rollout = csv_rows(folder / "rollout.csv", kMostRolloutSteps);
     files.worst_pictures = read_worst_pictures(folder / "worst_pictures.npy");
+    files.worst_masks = read_worst_masks(folder / "worst_masks.npy");
     files.field_errors = read_field_errors(folder / "field_errors.npy");
   }
   std::deque<RunEvent> latest;

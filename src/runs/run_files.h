@@ -45,6 +45,7 @@ struct KINDLING_API RunFiles {
   CsvRows confusion{}, class_scores{}, calibration{}, residuals{}, worst{}, rollout{};
   FieldErrors field_errors{};           // of field_errors.npy, likewise
   std::vector<Image> worst_pictures{};  // of worst_pictures.npy, in the order of `worst`
+  std::vector<Image> worst_masks{};     // of worst_masks.npy: of each sample its labels, then its prediction
 
   std::string value(std::string_view key) const;  // of the summary; empty: not found
   // "digits/0001"

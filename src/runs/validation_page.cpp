@@ -1,6 +1,7 @@
 #include "runs/validation_page.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -16,7 +17,7 @@ namespace kindling {
 namespace {
 
 constexpr std::size_t kMostClassesOnPage = 40, kMostClassesInText = 20, kMostWorstInText = 5,
-                      kMostStepsInText = 5, kMostChannelsInText = 5;
+                      kMostStepsInText = 5, kMostChannelsInText = 5, kMostColors = 20;
 constexpr std::size_t kMostTargetCharts = 4, kMostResidualPoints = 1000;
 constexpr int kReportDigits = 6;
 
@@ -56,8 +57,9 @@ std::vector<std::string> shortened_cells(std::vector<std::string> cells, std::si
 // Sample, its name, label and prediction are texts.
 std::size_t num_texts_of_worst(const CsvRows& worst) {
   if (has_column(worst, "label")) return column_of(worst, "predicted") + 1;
-  // Those of fields have no targets.
-  return std::min({column_of(worst, "target"), column_of(worst, "target_0"), column_of(worst, "loss")});
+  // Those of fields have no targets, those of pixels neither.
+  return std::min({column_of(worst, "target"), column_of(worst, "target_0"), column_of(worst, "error_rate"),
+                   column_of(worst, "loss")});
 }
 
 PageSection confusion_section(const RunFiles& files) {
@@ -290,28 +292,61 @@ PageSection rollout_section(const RunFiles& files) {
 // "sample 7: label cat, predicted dog, loss 2.08"; of several targets the loss only.
 std::string title_of_worst(const CsvRows& rows, std::size_t row) {
   std::string text = "sample " + rows[row][0], mark = ": ";
-  for (const char* const name : {"label", "target", "predicted", "loss"})
+  for (const auto& [name, shown] : {std::pair{"label", "label"},
+                                    {"target", "target"},
+                                    {"predicted", "predicted"},
+                                    {"error_rate", "error rate"},
+                                    {"loss", "loss"}})
     if (const std::size_t column = column_of(rows, name); column < rows[row].size()) {
       const std::string& cell = rows[row][column];
       const double number = number_or_nan(cell);
-      text += mark + name + " " +
+      text += mark + shown + " " +
               (std::isfinite(number) && number != std::trunc(number) ? short_text(number, 4) : cell);
       mark = ", ";
     }
   return text;
 }
 
+PagePicture picture_of(const Image& image, const std::string& title, const std::string& alt,
+                       const std::vector<std::uint8_t>& palette = {}) {
+  return {.title = title,
+          .alt = alt,
+          .png = encode_png(image, "a picture of the report", palette),
+          .aspect_ratio = static_cast<double>(image.width) / static_cast<double>(image.height)};
+}
+
+// Of each sample its image, and of a segmentation its labels and prediction.
 PagePictures worst_pictures_of(const RunFiles& files) {
   PagePictures part{.are_small = true};
   if (!can_read_png()) return part;
-  for (std::size_t i = 0; i < std::min(files.worst_pictures.size(), files.worst.size() - 1); ++i) {
-    const Image& image = files.worst_pictures[i];
-    const std::string title = title_of_worst(files.worst, i + 1);
-    part.pictures.push_back(
-        {.title = title,
-         .alt = "Image of " + title,
-         .png = encode_png(image, "a picture of the report"),
-         .aspect_ratio = static_cast<double>(image.width) / static_cast<double>(image.height)});
+  for (std::size_t i = 0; i + 1 < files.worst.size(); ++i) {
+    const std::string title = title_of_worst(files.worst, i + 1), sample = "sample " + files.worst[i + 1][0];
+    if (i < files.worst_pictures.size())
+      part.pictures.push_back(picture_of(files.worst_pictures[i], title, "Image of " + title));
+    if (2 * i + 1 >= files.worst_masks.size()) continue;
+    for (const auto& [number, name] : {std::pair{2 * i, "labels of "}, {2 * i + 1, "prediction of "}})
+      part.pictures.push_back(picture_of(files.worst_masks[number], name + sample,
+                                         "Class of each pixel: " + (name + sample), voc_palette()));
+  }
+  return part;
+}
+
+// The classes that occur in the masks.
+PagePictures colors_of_masks(const RunFiles& files) {
+  PagePictures part{.are_small = true};
+  std::array<bool, 256> occurs{};
+  for (const Image& mask : files.worst_masks)
+    for (const std::uint8_t value : mask.pixels) occurs[value] = true;
+  if (!can_read_png() || std::ranges::count(occurs, true) > kMostColors) return part;
+  const auto& names = files.confusion.empty() ? std::vector<std::string>{} : files.confusion[0];
+  for (std::size_t value = 0; value < occurs.size(); ++value) {
+    if (!occurs[value]) continue;
+    const std::string name = value + 1 == occurs.size() ? "no class"
+                             : value + 1 < names.size() ? names[value + 1]
+                                                        : std::to_string(value);
+    part.pictures.push_back(picture_of(
+        {.width = 4, .height = 1, .channels = 1, .pixels = std::vector(4, static_cast<std::uint8_t>(value))},
+        name, "Color of " + name, voc_palette()));
   }
   return part;
 }
@@ -324,6 +359,10 @@ PageSection worst_section(const RunFiles& files) {
   PageSection section{.title = "Worst predictions of the validation samples"};
   if (PagePictures pictures = worst_pictures_of(files); !pictures.pictures.empty())
     section.parts.push_back(std::move(pictures));
+  if (PagePictures colors = colors_of_masks(files); !colors.pictures.empty()) {
+    section.parts.push_back(PageNote{"The colors of the classes:"});
+    section.parts.push_back(std::move(colors));
+  }
   section.parts.push_back(std::move(table));
   section.parts.push_back(source_of(files));
   return section;

@@ -250,6 +250,29 @@ TEST(RunPage, ShowsThePicturesOfTheWorstPredictions) {
   }
 }
 
+TEST(RunPage, ShowsTheMasksOfTheWorstPredictions) {
+  const Scratch scratch;
+  put_file(scratch / "run.json", R"({"validation_report": {"weights": "last", "step": 9, "samples": 4}})");
+  put_file(scratch / "confusion_matrix.csv", "label,sky,<cell>\nsky,1,0\n<cell>,0,1\n");
+  put_file(scratch / "worst_predictions.csv", "sample,file,error_rate,loss\n7,a.png,0.123456,0.5\n");
+  put_file(scratch / "worst_masks.npy", npy_header("|u1", std::vector<std::int64_t>{1, 2, 1, 3}) +
+                                            std::string("\x01\x00\xff\x01\x00\x00", 6));
+  const RunFiles files = read_run_files(scratch.folder());
+  ASSERT_EQ(files.worst_masks.size(), 2U);
+  EXPECT_EQ(files.worst_masks[0].pixels, (std::vector<std::uint8_t>{1, 0, 255}));
+  EXPECT_EQ(files.worst_masks[1].width, 3);
+  if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+  const std::string html = to_html(page_of_run(files, {}));
+  std::size_t at = 0;
+  for (const char* const title :
+       {"labels of sample 7", "prediction of sample 7", "sky", "&lt;cell&gt;", "no class"}) {
+    at = html.find("<figcaption>" + std::string(title) + "</figcaption><img alt=\"", at);
+    EXPECT_NE(at, std::string::npos) << title;
+  }
+  put_file(scratch / "worst_masks.npy", npy_header("|u1", std::vector<std::int64_t>{1, 3, 1, 2}) + "abcdef");
+  EXPECT_TRUE(read_run_files(scratch.folder()).worst_masks.empty());
+}
+
 // A pixel is the root mean square of the cells that are not missing: of 1, 7 and of 5, NaN, of NaN, NaN, ….
 TEST(FieldErrors, ReducesLargeFields) {
   const Scratch scratch;

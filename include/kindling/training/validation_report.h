@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ struct WorstPrediction {
   std::vector<double> targets{}, predictions{};  // of a regressor; empty: of a field
   std::int64_t label = -1, predicted = -1;       // of a classifier; -1: no class, as an output is NaN
   double probability = 0, confidence = 0;        // of the label, and of the predicted class
+  // Of a classifier with several labels per sample, such as pixels: the fraction of them that is predicted
+  // wrong. `loss` is then their mean; labels that are ignored do not count. NaN: of other models.
+  double error_rate = std::numeric_limits<double>::quiet_NaN();
 };
 
 // The labels whose predicted class has a probability (confidence) in (low, high].
@@ -88,6 +92,10 @@ struct ValidationReport {
   // at most 128 x 128 pixels. Undefined if the first tensor of a sample, as the data set has it, is not uint8
   // [1 or 3, height, width], for images of several sizes, and for data sets that are not thread-safe.
   at::Tensor worst_pictures{};
+  // Of a segmentation with at most 255 classes: the labels and the predictions of the samples of `worst`,
+  // uint8 [samples, 2, height, width]; 255: ignored, or an output is NaN. Of more than 128 x 128 pixels,
+  // every second, third, … row and column is kept. Undefined for masks of several sizes.
+  at::Tensor worst_masks{};
   RolloutErrors rollout{};  // of any model, if the data has rollouts
 
   bool is_empty() const noexcept {
@@ -102,8 +110,7 @@ struct ValidationReport {
 //
 // - A classifier: a Classifier, or an ExportedModule with a classification loss. Labels that are ignored
 //   (ClassLossOptions::ignore_index) do not count. Of labels that are class probabilities, the largest
-//   counts. With several labels per sample, such as pixels, a Classifier has no worst predictions, and
-//   an ExportedModule has nothing.
+//   counts. With several labels per sample, such as pixels, an ExportedModule has nothing.
 // - A regressor (Module::is_regressor()) with outputs [batch] or [batch, targets], at most 64 targets, or
 //   with fields, [batch, …] of three or more dimensions. Targets that are NaN or that an ExportedModule
 //   ignores do not count; samples without others are skipped. Fields have worst predictions and, as
@@ -127,6 +134,7 @@ KINDLING_API ValidationReport validation_report(Trainer& trainer, const std::sha
 //   field_errors.npy        the errors of fields, float32 [channels, height, width]
 //   worst_predictions.csv   sample, its name, what was expected and predicted (not of fields), and the loss
 //   worst_pictures.npy      the pictures of these samples, uint8 [samples, height, width, channels]
+//   worst_masks.npy         their labels and predictions, uint8 [samples, 2, height, width]
 //   rollout.csv             step, rmse, relative_error
 // The column of names has the title of `ids`, or "id" if another column has that title.
 // Throws Error.

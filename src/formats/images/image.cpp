@@ -86,6 +86,8 @@ void check_for_writing(const std::filesystem::path& path, const Image& image) {
                        .wanted = "1 or 3 channels and a value per pixel and channel"});
 }
 
+}  // namespace
+
 // Three bits of the class per channel, the most significant bit of the color first.
 std::vector<std::uint8_t> voc_palette() {
   std::vector<std::uint8_t> colors(std::size_t{3} * 256);
@@ -94,8 +96,6 @@ std::vector<std::uint8_t> voc_palette() {
       colors[3 * value + bit % 3] |= static_cast<std::uint8_t>((value >> bit & 1U) << (7 - bit / 3));
   return colors;
 }
-
-}  // namespace
 
 std::string_view image_format(std::string_view first_bytes) noexcept {
   for (const Signature& signature : kSignatures)

@@ -31,6 +31,8 @@ Image decode_png_mask(const ImageSource& source);
 // of the values of an image with one channel, as red, green, blue; empty: none.
 std::string encode_png(const Image& image, const std::string& place,
                        const std::vector<std::uint8_t>& palette = {});
+// The colors of class numbers in PASCAL VOC.
+std::vector<std::uint8_t> voc_palette();
 
 // Throws DataError for a damaged file.
 [[noreturn]] void refuse_image(const ImageSource& source, const std::string& format,

@@ -31,6 +31,8 @@ namespace {
 
 constexpr std::int64_t kMostTargets = 64;
 constexpr std::int64_t kMostFieldNumbers = std::int64_t{1} << 24;  // at once; 128 MiB in float64
+constexpr std::int64_t kMostMaskPixels = 128;                      // of a side
+constexpr int kNoClass = 255;                                      // in masks
 constexpr const char* kReportPlace = "validation_report";
 
 // The rows with the largest numbers in their first column, on the device. NaN counts as the largest number.
@@ -38,17 +40,28 @@ class LargestRows {
  public:
   explicit LargestRows(std::int64_t count) : count_(count) {}
 
-  void add(const at::Tensor& rows) {
-    const at::Tensor all = rows_.defined() ? at::cat({rows_, rows}) : rows;
-    const at::Tensor order = std::get<1>(all.select(1, 0).sort(/*stable=*/true, 0, /*descending=*/true));
-    rows_ = all.index_select(0, order.narrow(0, 0, std::min(count_, all.size(0))));
+  // `masks` [rows, …]: kept with the rows; undefined, or of other sizes than before: all are dropped.
+  void add(const at::Tensor& rows, const at::Tensor& masks) {
+    const at::Tensor all = after(rows_, rows);
+    const at::Tensor order = std::get<1>(all.select(1, 0).sort(/*stable=*/true, 0, /*descending=*/true))
+                                 .narrow(0, 0, std::min(count_, all.size(0)));
+    const bool fit = masks.defined() && (masks_.defined() ? masks.sizes().slice(1) == masks_.sizes().slice(1)
+                                                          : !rows_.defined());
+    masks_ = fit ? after(masks_, masks).index_select(0, order) : at::Tensor();
+    rows_ = all.index_select(0, order);
   }
   // float64 [rows, columns] on the CPU; undefined without any.
   at::Tensor on_host() const { return rows_.defined() ? move_to(rows_, cpu()).contiguous() : rows_; }
+  // On the CPU; undefined without any.
+  at::Tensor masks_on_host() const { return masks_.defined() ? move_to(masks_, cpu()).contiguous() : masks_; }
 
  private:
+  static at::Tensor after(const at::Tensor& first, const at::Tensor& then) {
+    return first.defined() ? at::cat({first, then}) : then;
+  }
+
   std::int64_t count_;
-  at::Tensor rows_{};
+  at::Tensor rows_{}, masks_{};
 };
 
 // What all kinds of models have in common.
@@ -79,6 +92,9 @@ class ValidationStatistics {
       worst.sample = indices.const_data_ptr<std::int64_t>()[static_cast<std::int64_t>(row[1])];
       report.worst.push_back(std::move(worst));
     }
+    // Those that do not count are the last ones.
+    if (const at::Tensor masks = worst_.masks_on_host(); masks.defined() && !report.worst.empty())
+      report.worst_masks = masks.narrow(0, 0, std::ssize(report.worst));
   }
 
  protected:
@@ -88,11 +104,13 @@ class ValidationStatistics {
   // Gets the values of add_samples().
   virtual WorstPrediction worst_of(std::span<const double> values) const = 0;
 
-  // `losses` [batch], kIgnoredLoss for samples that do not count; `values` [batch, n]: further columns.
-  void add_samples(const at::Tensor& losses, const at::Tensor& values) {
+  // `losses` [batch], kIgnoredLoss for samples that do not count; `values` [batch, n]: further columns;
+  // `masks` [batch, 2, height, width]: see ValidationReport::worst_masks.
+  void add_samples(const at::Tensor& losses, const at::Tensor& values, const at::Tensor& masks = {}) {
     const at::TensorOptions numbers = losses.options().dtype(at::kDouble);
     const at::Tensor positions = at::arange(num_samples_, num_samples_ + losses.size(0), numbers);
-    worst_.add(at::cat({at::stack({losses.to(at::kDouble), positions}, 1), values.to(at::kDouble)}, 1));
+    worst_.add(at::cat({at::stack({losses.to(at::kDouble), positions}, 1), values.to(at::kDouble)}, 1),
+               masks);
   }
   const ValidationReportOptions& options() const noexcept { return options_; }
   std::int64_t num_samples() const noexcept { return num_samples_; }  // before this batch
@@ -133,12 +151,37 @@ class ClassStatistics : public ValidationStatistics {
                      logits = scores.to(at::promote_types(scores.scalar_type(), at::kFloat)),
                      confidence = logits.softmax(1).amax(1).to(at::kDouble);
     add_to_bins(confidence, predicted.eq(answers.labels), is_ignored);
-    if (predicted.size(0) != outputs.size(0)) return;  // several labels per sample
     const at::Tensor labels_or_last = answers.labels.clamp_max(num_classes_ - 1).unsqueeze(1),
                      logs = logits.log_softmax(1).gather(1, labels_or_last).squeeze(1).to(at::kDouble);
+    if (predicted.size(0) != outputs.size(0))
+      return add_groups(outputs, answers.labels, predicted, logs.neg().masked_fill_(is_ignored, 0));
     add_samples(
         logs.neg().masked_fill_(is_ignored, kIgnoredLoss),
         at::stack({answers.labels.to(at::kDouble), predicted.to(at::kDouble), logs.exp(), confidence}, 1));
+  }
+
+  // Several labels per sample; all [labels], those of a sample one after another.
+  void add_groups(const at::Tensor& outputs, const at::Tensor& labels, const at::Tensor& predicted,
+                  const at::Tensor& losses) {
+    const std::int64_t batch = outputs.size(0);
+    if (batch == 0 || labels.size(0) % batch != 0) return;
+    has_groups_ = true;
+    const at::Tensor is_counted = labels.lt(num_classes_).view({batch, -1}),
+                     is_wrong = predicted.ne(labels).view({batch, -1}).logical_and_(is_counted),
+                     counts = is_counted.sum(1);
+    add_samples(losses.view({batch, -1}).sum(1).div_(counts).masked_fill_(counts.eq(0), kIgnoredLoss),
+                is_wrong.sum(1).to(at::kDouble).div_(counts).unsqueeze(1),
+                outputs.dim() == 4 && num_classes_ <= kNoClass ? masks_of(outputs, {labels, predicted})
+                                                               : at::Tensor());
+  }
+
+  // `classes`: two of [labels]. Large masks keep every second, third, … pixel.
+  at::Tensor masks_of(const at::Tensor& outputs, const std::vector<at::Tensor>& classes) const {
+    const std::int64_t height = outputs.size(2), width = outputs.size(3),
+                       stride = (std::max(height, width) + kMostMaskPixels - 1) / kMostMaskPixels;
+    const at::Tensor masks = at::stack(classes).view({2, outputs.size(0), height, width}).transpose(0, 1),
+                     reduced = masks.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride);
+    return reduced.masked_fill(reduced.ge(num_classes_), kNoClass).to(at::kByte);
   }
 
   // Counts the labels, confidences and right predictions of each bin, and of one more bin that is not used.
@@ -195,6 +238,7 @@ class ClassStatistics : public ValidationStatistics {
   }
 
   WorstPrediction worst_of(std::span<const double> values) const override {
+    if (has_groups_) return {.error_rate = values[0]};
     const auto predicted = static_cast<std::int64_t>(values[1]);
     return {.label = static_cast<std::int64_t>(values[0]),
             .predicted = predicted < num_classes_ ? predicted : -1,
@@ -203,7 +247,7 @@ class ClassStatistics : public ValidationStatistics {
   }
 
   std::int64_t ignore_index_, num_classes_ = 0;
-  bool takes_all_;
+  bool takes_all_, has_groups_ = false;
   at::Tensor counts_{}, bins_{};  // of the matrix; [labels, confidences, right predictions] of the bins
 };
 

@@ -19,9 +19,10 @@
 namespace kindling {
 namespace {
 
-constexpr std::array<const char*, 8> kReportFiles{
-    "confusion_matrix.csv",  "class_scores.csv", "calibration.csv",  "residuals.csv",
-    "worst_predictions.csv", "rollout.csv",      "field_errors.npy", "worst_pictures.npy"};
+constexpr std::array<const char*, 9> kReportFiles{
+    "confusion_matrix.csv", "class_scores.csv",      "calibration.csv",
+    "residuals.csv",        "worst_predictions.csv", "rollout.csv",
+    "field_errors.npy",     "worst_pictures.npy",    "worst_masks.npy"};
 
 // The shortest text for a float32: "12.3" instead of "12.300000190734863".
 std::string value_text(double value) {
@@ -40,7 +41,8 @@ std::string class_text(const ValidationReport& report, std::int64_t number) {
 
 // True for the title of another column of the files: "label", "target", "target_0", …
 bool is_other_title(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kOthers{"sample", "label", "probability", "confidence", "loss"};
+  constexpr std::array<std::string_view, 6> kOthers{"sample",     "label",      "probability",
+                                                    "confidence", "error_rate", "loss"};
   if (std::ranges::find(kOthers, name) != kOthers.end()) return true;
   const std::string_view stem = name.substr(0, name.find('_')), rest = name.substr(stem.size());
   const bool is_of_targets = stem == "target" || stem == "predicted" || stem == "residual";
@@ -155,6 +157,8 @@ std::string worst_text(const ValidationReport& report) {
     add({numbered("target", i, num_targets), numbered("predicted", i, num_targets)});
   const bool has_labels = report.worst.front().label >= 0;  // fields have neither labels nor targets
   if (has_labels) add({"label", "predicted", "probability", "confidence"});
+  const bool has_rates = !std::isnan(report.worst.front().error_rate);
+  if (has_rates) add({"error_rate"});
   add({"loss"});
   std::string text = csv_line(cells);
   for (const WorstPrediction& worst : report.worst) {
@@ -164,6 +168,7 @@ std::string worst_text(const ValidationReport& report) {
     if (has_labels)
       add({class_text(report, worst.label), class_text(report, worst.predicted),
            value_text(worst.probability), value_text(worst.confidence)});
+    if (has_rates) add({value_text(worst.error_rate)});
     add({value_text(worst.loss)});
     text += csv_line(cells);
   }
@@ -200,6 +205,8 @@ void write_validation_report(const ValidationReport& report, const std::filesyst
     write_file_atomically(folder / "field_errors.npy", npy_bytes(TensorType::float32, report.field_errors));
   if (report.worst_pictures.defined())
     write_file_atomically(folder / "worst_pictures.npy", npy_bytes(TensorType::uint8, report.worst_pictures));
+  if (report.worst_masks.defined())
+    write_file_atomically(folder / "worst_masks.npy", npy_bytes(TensorType::uint8, report.worst_masks));
   if (!report.rollout.rmse.empty())
     write_file_atomically(folder / "rollout.csv", rollout_text(report.rollout));
 }

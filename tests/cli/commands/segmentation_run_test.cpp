@@ -68,6 +68,12 @@ TEST_F(SegmentationRun, LearnsValidatesPredictsAndExports) {
   ASSERT_NE(validated.find(iou), std::string::npos) << validated;
   EXPECT_GT(std::stod(validated.substr(validated.find(iou) + iou.size())), 0.9);
 
+  const std::string page = read_file(run_of("runs") + "/report.html", 1 << 24);
+  for (const char* const text : {"\"Image of sample 0: error rate ", "labels of sample 0",
+                                 "prediction of sample 3", "Color of no class"})
+    EXPECT_NE(page.find(text), std::string::npos) << text;
+  EXPECT_TRUE(fs::exists(run_of("runs") + "/worst_masks.npy"));
+
   run({"predict", run_of("runs"), scratch_ / "bars/images", "--out",
        (scratch_ / "predicted").string() + "/"});
   std::size_t right = 0, all = 0;

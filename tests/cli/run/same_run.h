@@ -70,7 +70,7 @@ inline void expect_same_run(const std::filesystem::path& run, const std::filesys
   EXPECT_EQ(records_of(run), records_of(expected));
   EXPECT_EQ(csv_of(run), csv_of(expected));
   for (const char* const file : {"confusion_matrix.csv", "calibration.csv", "residuals.csv",
-                                 "worst_predictions.csv", "worst_pictures.npy"})
+                                 "worst_predictions.csv", "worst_pictures.npy", "worst_masks.npy"})
     EXPECT_EQ(text_of(run / file), text_of(expected / file)) << file;
   auto summary = nlohmann::json::parse(text_of(run / "run.json"));
   auto wanted = nlohmann::json::parse(text_of(expected / "run.json"));

@@ -171,7 +171,48 @@ TEST_P(ValidationReports, CountPixelsOfSegmentations) {
       rows_with(at::cat({at::zeros_like(plane), plane}, 1), at::tensor({1, 1, 0, 1}, at::kLong).view({2, 2}));
   const ValidationReport report = report_of<GivenLogits>(data);
   EXPECT_TRUE(same(report.confusion_matrix, at::tensor({0, 1, 1, 2}, at::kLong).view({2, 2})));
-  EXPECT_TRUE(report.worst.empty());
+  // Of both the mean of log(1 + exp(1)) and log(1 + exp(-1)).
+  ASSERT_EQ(report.worst.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(report.worst[i].sample, static_cast<std::int64_t>(i));
+    EXPECT_NEAR(report.worst[i].loss, 0.81326169, 1e-6);
+    EXPECT_EQ(report.worst[i].error_rate, 0.5);
+    EXPECT_EQ(report.worst[i].label, -1);
+  }
+  EXPECT_FALSE(report.worst_masks.defined());
+}
+
+TEST_P(ValidationReports, HaveTheMasksOfTheWorstSegmentations) {
+  const at::Tensor plane = at::tensor({2.F, -1.F, 3.F, kNanLogit, 0.F, 0.F, -9.F, -9.F}).view({4, 1, 1, 2});
+  NamedRows data = rows_with(at::cat({at::zeros_like(plane), plane}, 1),
+                             at::tensor({1, -100, 0, 1, -100, -100, 0, 0}, at::kLong).view({4, 1, 2}), 2);
+  const ValidationReport report = report_of<GivenLogits>(data);
+  ASSERT_EQ(report.worst.size(), 3U);
+  EXPECT_EQ(report.worst[0].sample, 1);
+  EXPECT_TRUE(std::isnan(report.worst[0].loss));
+  EXPECT_EQ(report.worst[0].error_rate, 1);
+  EXPECT_EQ(report.worst[1].sample, 0);
+  EXPECT_NEAR(report.worst[1].loss, 0.12692801, 1e-6);  // log(1 + exp(-2))
+  EXPECT_EQ(report.worst[1].error_rate, 0);
+  EXPECT_EQ(report.worst[2].sample, 3);
+  EXPECT_TRUE(same(report.worst_masks,
+                   at::tensor({0, 1, 1, 255, 1, 255, 1, 0, 0, 0, 0, 0}, at::kByte).view({3, 2, 1, 2})));
+
+  const ValidationReport first = report_of<GivenLogits>(data, {.num_worst = 1});
+  EXPECT_TRUE(same(first.worst_masks, report.worst_masks.narrow(0, 0, 1)));
+  write_validation_report(first, scratch_.folder());
+  EXPECT_EQ(read_file(scratch_ / "worst_predictions.csv", 1000), "sample,row,error_rate,loss\n1,r1,1,nan\n");
+  EXPECT_EQ(read_npy(scratch_ / "worst_masks.npy").shape, (std::vector<std::int64_t>{1, 2, 1, 2}));
+
+  // Every third pixel of 257.
+  at::Tensor labels = at::zeros({1, 1, 257}, at::kLong);
+  labels.select(2, 3).fill_(1);
+  NamedRows wide = rows_with(at::zeros({1, 2, 1, 257}), labels);
+  const at::Tensor reduced = report_of<GivenLogits>(wide).worst_masks;
+  ASSERT_EQ(reduced.sizes(), (at::IntArrayRef{1, 2, 1, 86}));
+  EXPECT_EQ(reduced[0][0].nonzero()[0][1].item<std::int64_t>(), 1);
+  NamedRows many = rows_with(at::zeros({1, 256, 1, 2}), at::zeros({1, 1, 2}, at::kLong));
+  EXPECT_FALSE(report_of<GivenLogits>(many).worst_masks.defined());
 }
 
 TEST_P(ValidationReports, AreEmptyForOtherModels) {
