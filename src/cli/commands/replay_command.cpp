@@ -4,22 +4,25 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/joined.h"
+#include "cli/commands/blame_page.h"
 #include "cli/commands/commands.h"
 #include "cli/run/run_again.h"
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "kindling/training/replay.h"
 #include "loggers/metric_text.h"
 #include "tensors/shape_text.h"
+#include "training/loop/sample_pictures.h"
 
 namespace kindling {
 namespace {
@@ -36,6 +39,7 @@ struct ReplayOfRun {
   std::vector<std::string> doubts;
   SampleIds ids;
   double clip = 0;
+  std::shared_ptr<DataModule> data;
 };
 
 void print_start(const fs::path& checkpoint, std::int64_t start, std::int64_t step) {
@@ -61,7 +65,8 @@ ReplayOfRun replay_of(const CommandContext& context) {
           .result = std::move(result),
           .doubts = std::move(again.doubts),
           .ids = again.data->train_ids(),
-          .clip = again.options.gradient_clip_val};
+          .clip = again.options.gradient_clip_val,
+          .data = again.data};
 }
 
 std::string id_title(const SampleIds& ids) { return ids.values.empty() ? "sample" : ids.name; }
@@ -157,26 +162,28 @@ void print_samples(const ReplayedBatch& batch, const SampleIds& ids) {
   std::cout << "\n";
 }
 
-void print_step_line(const ReplayedStep& step, double clip) {
-  std::cout << "step " << step.global_step << "   epoch " << step.epoch << ", batch " << step.batch
-            << " (from 0)   loss " << metric_text(step.loss) << "   lr " << short_text(step.lr, 4)
-            << "   gradient norm " << metric_text(step.grad_norm);
-  if (clip > 0 && step.grad_norm > clip) std::cout << ", clipped at " << number_text(clip);
-  std::cout << "\n";
+std::string step_line(const ReplayedStep& step, double clip) {
+  std::string line = "step " + std::to_string(step.global_step) + "   epoch " + std::to_string(step.epoch) +
+                     ", batch " + std::to_string(step.batch) + " (from 0)   loss " + metric_text(step.loss) +
+                     "   lr " + short_text(step.lr, 4) + "   gradient norm " + metric_text(step.grad_norm);
+  if (clip > 0 && step.grad_norm > clip) line += ", clipped at " + number_text(clip);
+  return line + "\n";
 }
 
-void print_confirmation(const ReplayResult& result) {
+std::string confirmation_text(const ReplayResult& result) {
   std::vector<std::string> compared;
   for (const auto& [count, what] : {std::pair(result.num_records, "record"),
                                     {result.num_digests, "log digest"},
                                     {result.num_checkpoints, "checkpoint"}})
     if (count > 0) compared.push_back(counted(count, what));
+  std::string text;
   if (result.confirmed_step > result.start_step)
-    std::cout << "confirmed up to step " << result.confirmed_step << " by " << joined(compared, ", ") << "\n";
-  if (result.confirmed_step >= result.steps.back().global_step) return;
-  std::cout << "not checked from step " << result.confirmed_step + 1 << " on";
-  if (result.next_check) std::cout << "; --until " << *result.next_check << " compares them";
-  std::cout << "\n";
+    text = "confirmed up to step " + std::to_string(result.confirmed_step) + " by " + joined(compared, ", ") +
+           "\n";
+  if (result.confirmed_step >= result.steps.back().global_step) return text;
+  text += "not checked from step " + std::to_string(result.confirmed_step + 1) + " on";
+  if (result.next_check) text += "; --until " + std::to_string(*result.next_check) + " compares them";
+  return text + "\n";
 }
 
 void save(const ReplayedStep& step, const fs::path& folder, bool quiet) {
@@ -190,14 +197,14 @@ void save(const ReplayedStep& step, const fs::path& folder, bool quiet) {
 
 void print_text(const ReplayOfRun& replayed) {
   for (const ReplayedStep& step : replayed.result.steps) {
-    print_step_line(step, replayed.clip);
+    std::cout << step_line(step, replayed.clip);
     for (const ReplayedBatch& batch : step.batches) {
       print_samples(batch, replayed.ids);
       print_tensors(batch.batch);
     }
     print_layers(step);
   }
-  print_confirmation(replayed.result);
+  std::cout << confirmation_text(replayed.result);
 }
 
 // JSON has no such numbers, and null could be one that is missing.
@@ -251,11 +258,20 @@ ordered_json json_of_check(const ReplayOfRun& replayed) {
 
 struct BlamedSample {
   std::int64_t index = 0;
+  std::int64_t label = -1;  // of a class, one per sample; else -1
   double loss = 0;
   double part = 0;  // of the loss of its batch: the loss with its weight
 
   bool counts() const { return !std::isinf(loss) || loss > 0; }
 };
+
+// int64 [samples] on the CPU, if the labels are one whole number per sample; else undefined.
+at::Tensor classes_of(const Batch& batch) {
+  if (batch.tensors().size() < 2) return {};
+  const at::Tensor& labels = batch.tensors().back();
+  if (labels.dim() != 1 || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/true)) return {};
+  return labels.to(at::kCPU, at::kLong).contiguous();
+}
 
 // The largest part first; one that is not a number counts as the largest. Throws Error if the samples of a
 // batch have no losses.
@@ -268,8 +284,11 @@ std::vector<BlamedSample> blamed_samples(const ReplayedStep& step, const fs::pat
                    .wanted = "a training_step() that minimises the mean of loss() over the samples",
                    .remedy = "kindling replay shows the samples and their statistics"});
     const std::vector<std::int64_t> indices = indices_of(batch);
+    const at::Tensor classes = classes_of(batch.batch);
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      BlamedSample sample{.index = indices[i], .loss = batch.losses.const_data_ptr<double>()[i]};
+      BlamedSample sample{.index = indices[i],
+                          .label = classes.defined() ? classes.const_data_ptr<std::int64_t>()[i] : -1,
+                          .loss = batch.losses.const_data_ptr<double>()[i]};
       sample.part = sample.counts() ? sample.loss * batch.weights.const_data_ptr<double>()[i] : sample.loss;
       samples.push_back(sample);
     }
@@ -287,22 +306,47 @@ double sum_of(const std::vector<BlamedSample>& samples) {
   return sum;
 }
 
-void print_blame(const ReplayOfRun& replayed, const std::vector<BlamedSample>& samples) {
-  print_step_line(replayed.result.steps.front(), replayed.clip);
+// Sample, loss, part of the sum.
+std::vector<std::vector<std::string>> blame_rows(const ReplayOfRun& replayed,
+                                                 const std::vector<BlamedSample>& samples) {
   const double sum = sum_of(samples);
   std::vector<std::vector<std::string>> rows;
-  for (const BlamedSample& sample : std::span(samples).first(std::min(samples.size(), kMostBlamed))) {
+  for (const BlamedSample& sample : samples)
     rows.push_back(
         {id_of(sample.index, replayed.ids), sample.counts() ? metric_text(sample.loss) : "ignored",
          std::isfinite(sample.part) && sum > 0 ? fixed_text(100 * sample.part / sum, 1) + " %" : ""});
+  return rows;
+}
+
+void write_page(const ReplayOfRun& replayed, const std::vector<BlamedSample>& samples, const fs::path& file) {
+  BlamePage page{.run = replayed.run.string(),
+                 .step = step_line(replayed.result.steps.front(), replayed.clip),
+                 .id_title = id_title(replayed.ids),
+                 .rows = blame_rows(replayed, samples),
+                 .notes = replayed.doubts};
+  page.notes.push_back(confirmation_text(replayed.result));
+  const std::vector<std::string> names = replayed.data->class_names();
+  std::vector<std::int64_t> shown;
+  for (const BlamedSample& sample : samples) {
+    if (shown.size() < kMostBlamed) shown.push_back(sample.index);
+    const auto label = static_cast<std::size_t>(sample.label);
+    if (sample.label >= 0) page.labels.push_back(label < names.size() ? names[label] : std::to_string(label));
   }
+  page.pictures = sample_pictures(replayed.data->train_dataloader(), shown);
+  write_file_atomically(file, html_of(page));
+}
+
+void print_blame(const ReplayOfRun& replayed, const std::vector<BlamedSample>& samples) {
+  std::cout << step_line(replayed.result.steps.front(), replayed.clip);
+  std::vector<std::vector<std::string>> rows = blame_rows(replayed, samples);
+  rows.resize(std::min(rows.size(), kMostBlamed));
   std::cout << table_text({{.title = id_title(replayed.ids)},
                            {.title = "loss", .right = true},
                            {.title = "of the sum", .right = true}},
                           rows);
   if (samples.size() > kMostBlamed)
     std::cout << "and " << samples.size() - kMostBlamed << " more; --json lists all\n";
-  print_confirmation(replayed.result);
+  std::cout << confirmation_text(replayed.result);
 }
 
 ordered_json json_of_blame(const ReplayOfRun& replayed, const std::vector<BlamedSample>& samples) {
@@ -344,7 +388,9 @@ int replay_command(const CommandContext& context) {
 int blame_command(const CommandContext& context) {
   const ReplayOfRun replayed = replay_of(context);
   const std::vector<BlamedSample> samples = blamed_samples(replayed.result.steps.front(), replayed.run);
-  if (context.request.json)
+  if (const fs::path& file = context.request.replay.html; !file.empty())
+    write_page(replayed, samples, file);
+  else if (context.request.json)
     std::cout << json_of_blame(replayed, samples).dump(2) << "\n";
   else
     print_blame(replayed, samples);

@@ -66,6 +66,7 @@ struct ReplayRequest {
   std::int64_t step = 0;
   std::int64_t until = 0;        // of replay: the last step; 0: `step`
   std::filesystem::path save{};  // of replay: the directory for the step; empty: it is not saved
+  std::filesystem::path html{};  // of blame: the file for a page; empty: none
 };
 
 // The request of `kindling plot`.

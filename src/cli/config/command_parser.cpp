@@ -216,6 +216,10 @@ void add_replays(CLI::App& app, Request& request) {
           "--save", options.save,
           "directory to write the batch, outputs, gradients, and weights before and after the step to")
       ->type_name("DIR");
+  app.get_subcommand("blame")
+      ->add_option("--html", options.html,
+                   "write a page with all samples, and pictures of images, to this HTML file instead")
+      ->type_name("FILE");
 }
 
 void add_plot(CLI::App& app, Request& request) {

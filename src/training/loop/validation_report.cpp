@@ -24,7 +24,7 @@
 #include "metrics/exact_sums.h"
 #include "metrics/regression_pair.h"
 #include "nn/class_values.h"
-#include "training/loop/worst_pictures.h"
+#include "training/loop/sample_pictures.h"
 
 namespace kindling {
 namespace {
@@ -494,7 +494,9 @@ ValidationReport validation_report(Trainer& trainer, const std::shared_ptr<Modul
   statistics->write_to(report);
   report.class_names = data.class_names();
   report.ids = data.val_ids();
-  report.worst_pictures = worst_pictures(data, report.worst);
+  std::vector<std::int64_t> samples;
+  for (const WorstPrediction& worst : report.worst) samples.push_back(worst.sample);
+  report.worst_pictures = sample_pictures(data.val_dataloader(), samples);
   return report;
 }
 

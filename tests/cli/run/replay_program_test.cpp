@@ -9,6 +9,7 @@
 
 #include "cli/commands/process.h"
 #include "cli/commands/program_run.h"
+#include "kindling/formats/image.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
 
@@ -206,6 +207,41 @@ TEST_P(ReplayedTable, ShowsAndBlamesItsRows) {
   double sum = 0;
   for (const auto& sample : blamed["samples"]) sum += sample["loss"].get<double>();
   EXPECT_NEAR(sum / 16, blamed["step"]["loss"].get<double>(), 1e-5);
+
+  const ProgramRun written = run_program(
+      {"blame", run().string(), "--step", "7", "--html", (scratch_ / "page.html").string(), "--quiet"});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_EQ(written.out, "");
+  const std::string page = text_of(scratch_ / "page.html");
+  for (const auto& sample : blamed["samples"])
+    EXPECT_NE(page.find("<td class=\"text\">" + sample["name"].get<std::string>() + "</td>"),
+              std::string::npos)
+        << page;
+  EXPECT_NE(page.find("<th class=\"text\">label</th>"), std::string::npos);
+  EXPECT_NE(page.find("<td class=\"text\">medium</td>"), std::string::npos);
+  EXPECT_EQ(page.find("<img"), std::string::npos);
+}
+
+TEST(BlamedImages, AreOnThePage) {
+  const Scratch scratch{memory_folder()};
+  write_lines(scratch / "digits.toml",
+              "[model]\nname = \"softmax_regression\"\n[data]\nname = \"digits\"\nbatch_size = 32\n"
+              "[trainer]\nmax_epochs = 1\n[run]\ndir = \"" +
+                  (scratch / "runs").string() + "\"\n");
+  const ProgramRun fitted =
+      run_program({"fit", "-c", (scratch / "digits.toml").string(), "trainer.num_gpus=0", "--quiet"});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  const ProgramRun written = run_program({"blame", (scratch / "runs/digits/0001").string(), "--step", "3",
+                                          "--html", (scratch / "page.html").string()});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  const std::string page = text_of(scratch / "page.html");
+  if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+  std::size_t count = 0;
+  for (std::size_t at = page.find("<img alt=\"Image of sample "); at != std::string::npos;
+       at = page.find("<img alt=\"Image of sample ", at + 1))
+    ++count;
+  EXPECT_EQ(count, 20U);
+  EXPECT_NE(page.find(": label "), std::string::npos) << page;
 }
 
 TEST_P(ReplayedTable, RefusesAStepOfAChangedRun) {

@@ -1,4 +1,4 @@
-#include "training/loop/worst_pictures.h"
+#include "training/loop/sample_pictures.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/avg_pool2d.h>
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kindling/data/data_loader.h"
 #include "kindling/data/dataset.h"
 
 namespace kindling {
@@ -33,13 +32,13 @@ bool is_picture(const at::Tensor& image) {
 
 }  // namespace
 
-at::Tensor worst_pictures(DataModule& data, const std::vector<WorstPrediction>& worst) {
-  const auto loader = data.val_dataloader();
+at::Tensor sample_pictures(const std::shared_ptr<DataLoader>& loader,
+                           const std::vector<std::int64_t>& samples) {
   // A worker of the loader may still be reading ahead.
-  if (!loader || worst.empty() || !loader->dataset().is_thread_safe()) return {};
+  if (!loader || samples.empty() || !loader->dataset().is_thread_safe()) return {};
   std::vector<at::Tensor> pictures;
-  for (const WorstPrediction& one : worst) {
-    const at::Tensor image = loader->dataset().slice(one.sample, one.sample + 1).tensors()[0];
+  for (const std::int64_t sample : samples) {
+    const at::Tensor image = loader->dataset().slice(sample, sample + 1).tensors()[0];
     if (!is_picture(image)) return {};
     pictures.push_back(reduced_picture(image));
     if (pictures.back().sizes() != pictures.front().sizes()) return {};
