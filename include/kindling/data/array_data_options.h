@@ -46,7 +46,10 @@ struct ArrayDataOptions {
   // The files of a pattern continue one another, as files of one time step each do; false: each ends its
   // trajectories.
   bool files_continue = false;
-  double input_noise = 0;          // standard deviation of what is added to the scaled inputs in training
+  double input_noise = 0;  // standard deviation of what is added to the scaled inputs in training
+  // Sizes of the last dimensions of the fields that are trained on: a random part of each sample, in inputs
+  // and labels the same. Empty: whole fields, as in validation and prediction.
+  std::vector<std::int64_t> patch{};
   std::int64_t rollout_steps = 0;  // of the validation by rollout, see Rollouts; 0: none
   // Chunks of the inputs, which are in random order, whose samples are mixed at a time; 0: all samples are
   // shuffled.
@@ -132,6 +135,12 @@ struct ArrayDataOptions {
                       {.doc = "standard deviation of normal noise that is added to the scaled inputs in "
                               "training, with data.horizon",
                        .min = 0}),
+      kindling::field("patch", &ArrayDataOptions::patch,
+                      {.doc = "train on a random part of each field, of these sizes in its last dimensions, "
+                              "the same in inputs and targets; validation and prediction have whole fields; "
+                              "empty: train on whole fields, too",
+                       .min = 1,
+                       .example = "[64, 64]"}),
       kindling::field(
           "rollout_steps", &ArrayDataOptions::rollout_steps,
           {.doc = "each validation also feeds outputs back into the model for so many steps, with "

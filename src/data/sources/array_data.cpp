@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -29,6 +30,7 @@
 #include "data/sources/split_findings.h"
 #include "data/transforms/array_scale.h"
 #include "data/transforms/channel_scale.h"
+#include "data/transforms/random_patch.h"
 #include "data/transforms/sample_noise.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -213,6 +215,7 @@ struct ArrayData::Impl {
     std::vector<Column> columns{input_column(states, is_scaled(options))};
     warn_if_coarse(states, options);
     add_more_inputs(files.front(), options.file, columns, lengths);
+    check_patch(columns, states.place());
     const SeriesPairs pairs = split_pairs(trajectories, options, shared, states.place());
     const auto targets = dataset_of({columns.front()});
     describe_samples(columns.front(), states);
@@ -225,6 +228,32 @@ struct ArrayData::Impl {
     if (options.rollout_steps == 0) return;
     rollouts = std::make_shared<PairDataset>(inputs, targets, pairs.rollouts.pairs);
     rollout_group = pairs.rollouts.group_size;
+  }
+
+  // The last dimensions of a sample, as many as those of `patch`.
+  at::IntArrayRef space_of(at::IntArrayRef sizes) const {
+    return sizes.size() > options.patch.size() ? sizes.slice(sizes.size() - options.patch.size())
+                                               : at::IntArrayRef{};
+  }
+
+  // Throws DataError unless all columns are fields that have such patches, or values without places.
+  void check_patch(const std::vector<Column>& columns, const std::string& place) const {
+    if (options.patch.empty()) return;
+    const std::vector<std::int64_t> inputs = no_rows_of(columns.front()).sizes().vec();
+    const at::IntArrayRef space = space_of(inputs);
+    const auto refuse = [&](const std::string& found, const std::string& wanted) {
+      throw DataError({.place = place, .found = found, .wanted = wanted, .remedy = "see data.patch"});
+    };
+    for (std::size_t i = 0; i < options.patch.size(); ++i)
+      if (space.empty() || space[i] < options.patch[i])
+        refuse("the samples are " + shape_text(at::IntArrayRef(inputs).slice(1)),
+               "at least the sizes of a patch, " + shape_text(options.patch) + ", in the last dimensions");
+    for (const Column& column : columns)
+      if (const std::vector<std::int64_t> sizes = no_rows_of(column).sizes().vec();
+          !is_field(sizes, space) && sizes.size() > 2)
+        refuse("the fields of the inputs are " + shape_text(space) + ", and further inputs or labels are " +
+                   shape_text(at::IntArrayRef(sizes).slice(1)),
+               "fields of the same size, or [samples] or [samples, values] without places");
   }
 
   void describe_samples(const Column& inputs, const SourceArray& array) {
@@ -280,6 +309,7 @@ void ArrayData::prepare_data() {
   const fs::path labels_file = options.labels_file.value_or(options.file);
   const SourceArray first = impl_->inputs_in(inputs, options.file);
   const std::vector<Column> samples = impl_->columns_of(first, impl_->labels_in(labels, labels_file), inputs);
+  impl_->check_patch(samples, first.place());
   warn_if_coarse(first, options);
   impl_->describe_samples(samples[0], first);
   const std::optional<SplitIndices> split = impl_->split(samples, this->options());
@@ -351,16 +381,24 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
 }
 
 Batch ArrayData::on_after_batch_transfer(Batch batch, Stage stage) {
-  const double noise = impl_->options.input_noise;
+  const ArrayDataOptions& options = impl_->options;
   const at::Tensor numbers = batch.random_numbers();
   batch = on_after_batch_transfer(std::move(batch));
-  if (noise == 0 || stage != Stage::train) return batch;
-  if (!numbers.defined() || numbers.size(1) != kNumbersOfNoise)
-    throw DataError({.place = "data.input_noise",
+  const std::int64_t count = num_random_numbers(stage);
+  if (count == 0) return batch;
+  if (!numbers.defined() || numbers.size(1) != count)
+    throw DataError({.place = options.patch.empty() ? "data.input_noise" : "data.patch",
                      .found = "the batch has no random numbers",
                      .wanted = "a batch of the loader of ArrayData"});
   at::Tensor& inputs = batch.tensors()[0];
-  inputs = inputs + sample_noise(inputs, numbers).mul_(noise);
+  if (options.input_noise > 0)
+    inputs = inputs + sample_noise(inputs, numbers.narrow(1, 0, kNumbersOfNoise)).mul_(options.input_noise);
+  if (options.patch.empty()) return batch;
+  const auto num_dims = static_cast<std::int64_t>(options.patch.size());
+  const std::vector<std::int64_t> sizes = inputs.sizes().vec();
+  for (at::Tensor& tensor : batch.tensors())
+    if (is_field(tensor.sizes(), impl_->space_of(sizes)))
+      tensor = random_patches(tensor, numbers.narrow(1, count - num_dims, num_dims), options.patch);
   return batch;
 }
 
@@ -388,7 +426,8 @@ at::Tensor ArrayData::unscale_targets(const at::Tensor& values) {
 }
 
 std::int64_t ArrayData::num_random_numbers(Stage stage) const {
-  return stage == Stage::train && impl_->options.input_noise > 0 ? kNumbersOfNoise : 0;
+  if (stage != Stage::train) return 0;
+  return (impl_->options.input_noise > 0 ? kNumbersOfNoise : 0) + std::ssize(impl_->options.patch);
 }
 
 Rollouts ArrayData::rollouts() {
