@@ -16,6 +16,7 @@
 #include "growth.h"
 #include "hdf5_feed.h"
 #include "image_feed.h"
+#include "image_pixels.h"
 #include "optim_only.h"
 #include "report.h"
 #include "table_feed.h"
@@ -87,12 +88,13 @@ void run_case(const Options& options) {
       {"cold_start", cold_start},      {"growth", growth},
       {"ckpt_save", ckpt_save},        {"ckpt_load", ckpt_load},
       {"ckpt_step", ckpt_step},        {"gather_overlap", gather_overlap},
-      {"table_feed", table_feed},      {"hdf5_feed", hdf5_feed}};
+      {"table_feed", table_feed},      {"hdf5_feed", hdf5_feed},
+      {"image_pixels", image_pixels}};
   if (options.first_step) return first_step(options);
   // Without a trainer there is no step capture to turn off.
   const bool trains = options.case_name != "data_feed" && options.case_name != "image_feed" &&
                       options.case_name != "table_feed" && options.case_name != "hdf5_feed" &&
-                      options.case_name != "optim_only";
+                      options.case_name != "image_pixels" && options.case_name != "optim_only";
   if (options.peer == "kindling_eager" && !trains) return;
   const auto found = cases.find(options.case_name);
   if (found != cases.end()) return found->second(options);

@@ -10,6 +10,7 @@
 #include "cli/config/exit_codes.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
+#include "cli/run/stop_on_signal.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/text.h"
@@ -18,22 +19,26 @@
 namespace kindling {
 namespace {
 
-// The program ignores SIGUSR1, SIGPIPE and SIGXFSZ from before the first constructor on, those of LibTorch
-// included: a request for a checkpoint may come before there is anything to save.
+// The program ignores SIGPIPE and SIGXFSZ, and notes SIGUSR1, from before the first constructor on, those of
+// LibTorch included: a request may come before there is anything to save.
 // No constructors run before the entry below.
 struct sigaction inherited_pipe, inherited_file_size;
 
-extern "C" void ignore_early_signals(int, char**, char**) {
+extern "C" void prepare_for_early_signals(int, char**, char**) {
+  struct sigaction noted {};
+  noted.sa_handler = note_early_usr1;
+  noted.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &noted, nullptr);
   struct sigaction ignored {};
   ignored.sa_handler = SIG_IGN;
-  ::sigaction(SIGUSR1, &ignored, nullptr);
   ::sigaction(SIGPIPE, &ignored, &inherited_pipe);
   ::sigaction(SIGXFSZ, &ignored, &inherited_file_size);
 }
 
 // The loader calls these entries of an executable before it initializes any shared library. Shared libraries
 // cannot have them.
-[[gnu::used, gnu::section(".preinit_array")]] void (*early_entry)(int, char**, char**) = ignore_early_signals;
+[[gnu::used, gnu::section(".preinit_array")]] void (*early_entry)(int, char**,
+                                                                  char**) = prepare_for_early_signals;
 
 // Gives SIGPIPE and SIGXFSZ the dispositions that the program was started with, for commands whose reader may
 // close the pipe early.
@@ -51,6 +56,7 @@ int run(const CommandContext& context) {
       {"replay", replay_command}, {"blame", blame_command},     {"plot", plot_command},
       {"runs", runs_command},     {"sweep", sweep_command},     {"data", data_command},
       {"new", new_command},       {"help", help_command},       {"completion", completion_command}};
+  if (context.request.command != "fit") ::signal(SIGUSR1, SIG_IGN);
   return commands.at(context.request.command)(context);
 }
 

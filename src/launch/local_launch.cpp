@@ -213,8 +213,8 @@ class LocalProcesses {
 
   // Milliseconds until the next action; -1: no limit.
   int wait_ms() const {
-    const auto until = next_escalation_ ? next_escalation_ : failure_ ? std::nullopt : late_from_;
     if (std::ranges::find(awaits_usr1_, true) != awaits_usr1_.end()) return kUsr1Poll_ms;
+    const auto until = next_escalation_ ? next_escalation_ : failure_ ? std::nullopt : late_from_;
     if (!until) return -1;
     const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
     return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 86'400'000));

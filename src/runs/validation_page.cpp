@@ -337,7 +337,8 @@ PagePictures colors_of_masks(const RunFiles& files) {
   std::array<bool, 256> occurs{};
   for (const Image& mask : files.worst_masks)
     for (const std::uint8_t value : mask.pixels) occurs[value] = true;
-  if (!can_read_png() || std::ranges::count(occurs, true) > kMostColors) return part;
+  if (!can_read_png() || static_cast<std::size_t>(std::ranges::count(occurs, true)) > kMostColors)
+    return part;
   const auto& names = files.confusion.empty() ? std::vector<std::string>{} : files.confusion[0];
   for (std::size_t value = 0; value < occurs.size(); ++value) {
     if (!occurs[value]) continue;

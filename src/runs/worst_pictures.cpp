@@ -42,14 +42,16 @@ std::vector<Image> images_of(const NpyArray& array, const Image& frame) {
 std::vector<Image> read_worst_pictures(const std::filesystem::path& file) {
   const auto array = bytes_of_four_dimensions(file);
   if (!array || (array->shape[3] != 1 && array->shape[3] != 3)) return {};
-  return images_of(*array,
-                   {.width = array->shape[2], .height = array->shape[1], .channels = array->shape[3]});
+  return images_of(
+      *array,
+      {.width = array->shape[2], .height = array->shape[1], .channels = array->shape[3], .pixels = {}});
 }
 
 std::vector<Image> read_worst_masks(const std::filesystem::path& file) {
   const auto array = bytes_of_four_dimensions(file);
   if (!array || array->shape[1] != 2) return {};
-  return images_of(*array, {.width = array->shape[3], .height = array->shape[2], .channels = 1});
+  return images_of(*array,
+                   {.width = array->shape[3], .height = array->shape[2], .channels = 1, .pixels = {}});
 }
 
 }  // namespace kindling

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/joined.h"
-#include "cli/commands/blame_page.h"
 #include "cli/commands/commands.h"
 #include "cli/run/run_again.h"
 #include "kindling/base/error.h"
@@ -21,6 +20,7 @@
 #include "kindling/base/text.h"
 #include "kindling/training/replay.h"
 #include "loggers/metric_text.h"
+#include "runs/blame_page.h"
 #include "tensors/shape_text.h"
 #include "training/loop/sample_pictures.h"
 
@@ -318,6 +318,20 @@ std::vector<std::vector<std::string>> blame_rows(const ReplayOfRun& replayed,
   return rows;
 }
 
+// `pictures`: uint8 [samples, height, width, channels], contiguous, or undefined.
+std::vector<Image> images_of(const at::Tensor& pictures) {
+  std::vector<Image> images;
+  for (std::int64_t i = 0; pictures.defined() && i < pictures.size(0); ++i) {
+    const at::Tensor one = pictures[i];
+    const auto* const first = one.const_data_ptr<std::uint8_t>();
+    images.push_back({.width = one.size(1),
+                      .height = one.size(0),
+                      .channels = one.size(2),
+                      .pixels = {first, first + one.numel()}});
+  }
+  return images;
+}
+
 void write_page(const ReplayOfRun& replayed, const std::vector<BlamedSample>& samples, const fs::path& file) {
   BlamePage page{.run = replayed.run.string(),
                  .step = step_line(replayed.result.steps.front(), replayed.clip),
@@ -332,7 +346,7 @@ void write_page(const ReplayOfRun& replayed, const std::vector<BlamedSample>& sa
     const auto label = static_cast<std::size_t>(sample.label);
     if (sample.label >= 0) page.labels.push_back(label < names.size() ? names[label] : std::to_string(label));
   }
-  page.pictures = sample_pictures(replayed.data->train_dataloader(), shown);
+  page.pictures = images_of(sample_pictures(replayed.data->train_dataloader(), shown));
   write_file_atomically(file, html_of(page));
 }
 

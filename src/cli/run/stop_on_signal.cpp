@@ -19,7 +19,7 @@ constexpr int kNotFinished = -1;
 std::list<StopToken> tokens;  // a handler may still use an earlier one
 std::atomic<const StopToken*> current_token = nullptr;
 std::shared_ptr<ModelCheckpoint> current_checkpoint;
-std::atomic<bool> is_watching = false, stops_on_usr1 = false, has_seen_usr1 = false;
+std::atomic<bool> is_watching = false, stops_on_usr1 = false, has_seen_usr1 = false, has_early_usr1 = false;
 std::atomic<int> received = 0, finished_code = kNotFinished;
 StopSignals stop_signals;
 
@@ -80,12 +80,15 @@ void stop_on(int signal) {
 
 }  // namespace
 
+extern "C" void note_early_usr1(int) { has_early_usr1 = true; }
+
 StopOnSignal::StopOnSignal() {
   received = 0;
   finished_code = kNotFinished;
   stops_on_usr1 = has_seen_usr1 = false;
   former_actions.clear();
   set_handler(SIGUSR1, handle_usr1);
+  if (has_early_usr1.exchange(false)) has_seen_usr1 = true;
   set_handler(SIGPIPE, SIG_IGN);
   set_handler(SIGXFSZ, SIG_IGN);
 }

@@ -7,6 +7,9 @@
 
 namespace kindling {
 
+// A handler of SIGUSR1 for the time before a StopOnSignal is made, which then knows of the signal.
+extern "C" void note_early_usr1(int signal);
+
 // The signals of a fit. One at a time. A SIGHUP that is ignored when this is made (nohup) stays ignored.
 class StopOnSignal {
  public:
@@ -22,7 +25,7 @@ class StopOnSignal {
   // running.
   void defer_stops();
 
-  // SIGUSR1 stops the training too, instead of saving: also one that came since this was made.
+  // SIGUSR1 stops the training too, instead of saving: also one that came since the program was started.
   void stop_on_usr1();
 
   // From here on SIGINT, SIGTERM and SIGHUP request a stop, and SIGUSR1 requests a checkpoint. A stop that

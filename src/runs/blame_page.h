@@ -1,9 +1,10 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 #include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/formats/image.h"
 
 namespace kindling {
 
@@ -14,9 +15,9 @@ struct BlamePage {
   std::vector<std::vector<std::string>> rows{};  // of each sample its name, loss and part of the sum
   std::vector<std::string> labels{};             // of each row; empty: the samples have no class
   std::vector<std::string> notes{};
-  at::Tensor pictures{};  // of the first rows, see sample_pictures(); undefined: none
+  std::vector<Image> pictures{};  // of the first rows
 };
 
-std::string html_of(const BlamePage& page);
+KINDLING_API std::string html_of(const BlamePage& page);
 
 }  // namespace kindling

@@ -1,33 +1,22 @@
-#include "cli/commands/blame_page.h"
+#include "runs/blame_page.h"
 
-#include <cstdint>
+#include <cstddef>
 #include <utility>
 
 #include "charts/html_page.h"
 #include "formats/images/image_codecs.h"
-#include "kindling/formats/image.h"
 
 namespace kindling {
 namespace {
 
-// uint8 [height, width, channels], contiguous.
-Image image_of(const at::Tensor& picture) {
-  const auto* const first = picture.const_data_ptr<std::uint8_t>();
-  return {.width = picture.size(1),
-          .height = picture.size(0),
-          .channels = picture.size(2),
-          .pixels = {first, first + picture.numel()}};
-}
-
 PagePictures pictures_of(const BlamePage& page) {
   PagePictures part{.are_small = true};
-  if (!page.pictures.defined() || !can_read_png()) return part;
-  for (std::int64_t i = 0; i < page.pictures.size(0); ++i) {
-    const auto row = static_cast<std::size_t>(i);
+  if (!can_read_png()) return part;
+  for (std::size_t row = 0; row < page.pictures.size(); ++row) {
     std::string title = page.id_title + " " + page.rows[row][0] + ": ";
     if (!page.labels.empty()) title += "label " + page.labels[row] + ", ";
     title += "loss " + page.rows[row][1];
-    const Image image = image_of(page.pictures[i]);
+    const Image& image = page.pictures[row];
     part.pictures.push_back(
         {.title = title,
          .alt = "Image of " + title,
