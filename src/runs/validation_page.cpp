@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kMostClassesOnPage = 40, kMostClassesInText = 20, kMostWorstInText = 5,
                       kMostStepsInText = 5, kMostChannelsInText = 5, kMostColors = 20;
+constexpr std::int64_t kGapOfPictures = 2;
 constexpr std::size_t kMostTargetCharts = 4, kMostResidualPoints = 1000;
 constexpr int kReportDigits = 6;
 
@@ -315,18 +316,58 @@ PagePicture picture_of(const Image& image, const std::string& title, const std::
           .aspect_ratio = static_cast<double>(image.width) / static_cast<double>(image.height)};
 }
 
-// Of each sample its image, and of a segmentation its labels and prediction.
+// `colors`: red, green and blue of the values of an image with one channel.
+Image in_color(const Image& image, const std::vector<std::uint8_t>& colors) {
+  if (image.channels == 3) return image;
+  Image colored{.width = image.width, .height = image.height, .channels = 3, .pixels = {}};
+  for (const std::uint8_t value : image.pixels)
+    for (std::size_t i = 0; i < 3; ++i) colored.pixels.push_back(colors[std::size_t{3} * value + i]);
+  return colored;
+}
+
+// Images of three channels from left to right on a white ground.
+Image side_by_side(const std::vector<Image>& parts) {
+  Image all{.width = -kGapOfPictures, .height = 0, .channels = 3, .pixels = {}};
+  for (const Image& part : parts) {
+    all.width += part.width + kGapOfPictures;
+    all.height = std::max(all.height, part.height);
+  }
+  all.pixels.assign(static_cast<std::size_t>(3 * all.width * all.height), 255);
+  std::int64_t left = 0;
+  for (const Image& part : parts) {
+    for (std::int64_t row = 0; row < part.height; ++row)
+      std::copy_n(part.pixels.begin() + 3 * row * part.width, 3 * part.width,
+                  all.pixels.begin() + 3 * (row * all.width + left));
+    left += part.width + kGapOfPictures;
+  }
+  return all;
+}
+
+std::vector<std::uint8_t> grey_palette() {
+  std::vector<std::uint8_t> colors(std::size_t{3} * 256);
+  for (std::size_t i = 0; i < colors.size(); ++i) colors[i] = static_cast<std::uint8_t>(i / 3);
+  return colors;
+}
+
+// Of each sample its image, and of a segmentation its labels and prediction next to it.
 PagePictures worst_pictures_of(const RunFiles& files) {
-  PagePictures part{.are_small = true};
+  PagePictures part{.are_small = files.worst_masks.empty()};
   if (!can_read_png()) return part;
+  const std::vector<std::uint8_t> grey = grey_palette(), colors = voc_palette();
   for (std::size_t i = 0; i + 1 < files.worst.size(); ++i) {
-    const std::string title = title_of_worst(files.worst, i + 1), sample = "sample " + files.worst[i + 1][0];
-    if (i < files.worst_pictures.size())
-      part.pictures.push_back(picture_of(files.worst_pictures[i], title, "Image of " + title));
-    if (2 * i + 1 >= files.worst_masks.size()) continue;
-    for (const auto& [number, name] : {std::pair{2 * i, "labels of "}, {2 * i + 1, "prediction of "}})
-      part.pictures.push_back(picture_of(files.worst_masks[number], name + sample,
-                                         "Class of each pixel: " + (name + sample), voc_palette()));
+    const bool has_image = i < files.worst_pictures.size(), has_masks = 2 * i + 1 < files.worst_masks.size();
+    const std::string title = title_of_worst(files.worst, i + 1);
+    if (!has_masks) {
+      if (has_image) part.pictures.push_back(picture_of(files.worst_pictures[i], title, "Image of " + title));
+      continue;
+    }
+    std::vector<Image> parts;
+    if (has_image) parts.push_back(in_color(files.worst_pictures[i], grey));
+    for (const std::size_t mask : {2 * i, 2 * i + 1})
+      parts.push_back(in_color(files.worst_masks[mask], colors));
+    part.pictures.push_back(
+        picture_of(side_by_side(parts), title,
+                   (has_image ? "Image, labels and prediction of " : "Labels and prediction of ") + title));
   }
   return part;
 }
@@ -361,7 +402,9 @@ PageSection worst_section(const RunFiles& files) {
   if (PagePictures pictures = worst_pictures_of(files); !pictures.pictures.empty())
     section.parts.push_back(std::move(pictures));
   if (PagePictures colors = colors_of_masks(files); !colors.pictures.empty()) {
-    section.parts.push_back(PageNote{"The colors of the classes:"});
+    section.parts.push_back(PageNote{
+        std::string(files.worst_pictures.empty() ? "Labels and prediction" : "Image, labels and prediction") +
+        ", from left to right. The colors of the classes:"});
     section.parts.push_back(std::move(colors));
   }
   section.parts.push_back(std::move(table));

@@ -110,7 +110,8 @@ TEST_F(ArrayPatches, MustFitIntoTheFields) {
   EXPECT_EQ(refusal({.file = write({{"x", x}, {"y", y}}), .patch = {2, 2}}),
             "the fields of the inputs are [6, 8], and further inputs or labels are [6, 7]; expected: fields "
             "of the same size, or [samples] or [samples, values] without places; see data.patch");
-  EXPECT_EQ(refusal({.file = write({{"x", x}, {"y", x}}), .patch = {0, 2}}), "");
+  EXPECT_EQ(refusal({.file = write({{"x", x}, {"y", x}}), .patch = {0, 2}}),
+            "patch[0] is 0; expected: an integer >= 1");
 }
 
 }  // namespace

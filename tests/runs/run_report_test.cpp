@@ -262,10 +262,12 @@ TEST(RunPage, ShowsTheMasksOfTheWorstPredictions) {
   EXPECT_EQ(files.worst_masks[0].pixels, (std::vector<std::uint8_t>{1, 0, 255}));
   EXPECT_EQ(files.worst_masks[1].width, 3);
   if (!can_read_png()) GTEST_SKIP() << "built without libpng";
-  const std::string html = to_html(page_of_run(files, {}));
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  const std::string html = to_html(page_of_run(files, metrics));
   std::size_t at = 0;
   for (const char* const title :
-       {"labels of sample 7", "prediction of sample 7", "sky", "&lt;cell&gt;", "no class"}) {
+       {"sample 7: error rate 0.1235, loss 0.5", "sky", "&lt;cell&gt;", "no class"}) {
     at = html.find("<figcaption>" + std::string(title) + "</figcaption><img alt=\"", at);
     EXPECT_NE(at, std::string::npos) << title;
   }

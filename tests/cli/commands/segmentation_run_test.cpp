@@ -69,8 +69,8 @@ TEST_F(SegmentationRun, LearnsValidatesPredictsAndExports) {
   EXPECT_GT(std::stod(validated.substr(validated.find(iou) + iou.size())), 0.9);
 
   const std::string page = read_file(run_of("runs") + "/report.html", 1 << 24);
-  for (const char* const text : {"\"Image of sample 0: error rate ", "labels of sample 0",
-                                 "prediction of sample 3", "Color of no class"})
+  for (const char* const text : {"\"Image, labels and prediction of sample 0: error rate ",
+                                 "Image, labels and prediction, from left", "Color of no class"})
     EXPECT_NE(page.find(text), std::string::npos) << text;
   EXPECT_TRUE(fs::exists(run_of("runs") + "/worst_masks.npy"));
 
