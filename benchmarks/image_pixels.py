@@ -3,9 +3,10 @@
     python benchmarks/image_pixels.py FOLDER... [--bench build/release/bin/kindling_bench]
 
 Needs Pillow and NumPy. Takes all files in the folders, and in those within them, that begin as PNG, JPEG, BMP, WebP or TIFF files do:
-icon themes and the test images of installed packages are such folders. Pillow's pixels are those of exif_transpose() and convert("RGB");
-its 16-bit images are scaled to 8 bits first. Prints a line for each file whose pixels differ or that only one of the two reads, then the
-counts by format. Fails if a file is missing in the answers.
+icon themes and the test images of installed packages are such folders. Pillow's pixels are those of exif_transpose() and
+convert("RGB"); its 16-bit images are scaled to 8 bits first. It drops the lower byte of 16-bit colors, where Kindling rounds: they may
+differ by 1. Prints a line for each file whose pixels differ or that only one of the two reads, then the counts by format. Fails if a
+file is missing in the answers.
 """
 
 import argparse
