@@ -153,8 +153,10 @@ class ClassStatistics : public ValidationStatistics {
     add_to_bins(confidence, predicted.eq(answers.labels), is_ignored);
     const at::Tensor labels_or_last = answers.labels.clamp_max(num_classes_ - 1).unsqueeze(1),
                      logs = logits.log_softmax(1).gather(1, labels_or_last).squeeze(1).to(at::kDouble);
-    if (predicted.size(0) != outputs.size(0))
+    if (!has_groups_) has_groups_ = predicted.size(0) != outputs.size(0);
+    if (*has_groups_)
       return add_groups(outputs, answers.labels, predicted, logs.neg().masked_fill_(is_ignored, 0));
+    if (predicted.size(0) != outputs.size(0)) return;  // of other kinds than the first batch
     add_samples(
         logs.neg().masked_fill_(is_ignored, kIgnoredLoss),
         at::stack({answers.labels.to(at::kDouble), predicted.to(at::kDouble), logs.exp(), confidence}, 1));
@@ -165,7 +167,6 @@ class ClassStatistics : public ValidationStatistics {
                   const at::Tensor& losses) {
     const std::int64_t batch = outputs.size(0);
     if (batch == 0 || labels.size(0) % batch != 0) return;
-    has_groups_ = true;
     const at::Tensor is_counted = labels.lt(num_classes_).view({batch, -1}),
                      is_wrong = predicted.ne(labels).view({batch, -1}).logical_and_(is_counted),
                      counts = is_counted.sum(1);
@@ -179,9 +180,13 @@ class ClassStatistics : public ValidationStatistics {
   at::Tensor masks_of(const at::Tensor& outputs, const std::vector<at::Tensor>& classes) const {
     const std::int64_t height = outputs.size(2), width = outputs.size(3),
                        stride = (std::max(height, width) + kMostMaskPixels - 1) / kMostMaskPixels;
-    const at::Tensor masks = at::stack(classes).view({2, outputs.size(0), height, width}).transpose(0, 1),
-                     reduced = masks.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride);
-    return reduced.masked_fill(reduced.ge(num_classes_), kNoClass).to(at::kByte);
+    std::vector<at::Tensor> reduced;
+    for (const at::Tensor& all : classes)
+      reduced.push_back(all.view({outputs.size(0), height, width})
+                            .slice(1, 0, std::nullopt, stride)
+                            .slice(2, 0, std::nullopt, stride));
+    const at::Tensor masks = at::stack(reduced, 1);
+    return masks.masked_fill(masks.ge(num_classes_), kNoClass).to(at::kByte);
   }
 
   // Counts the labels, confidences and right predictions of each bin, and of one more bin that is not used.
@@ -238,7 +243,7 @@ class ClassStatistics : public ValidationStatistics {
   }
 
   WorstPrediction worst_of(std::span<const double> values) const override {
-    if (has_groups_) return {.error_rate = values[0]};
+    if (*has_groups_) return {.error_rate = values[0]};
     const auto predicted = static_cast<std::int64_t>(values[1]);
     return {.label = static_cast<std::int64_t>(values[0]),
             .predicted = predicted < num_classes_ ? predicted : -1,
@@ -247,8 +252,9 @@ class ClassStatistics : public ValidationStatistics {
   }
 
   std::int64_t ignore_index_, num_classes_ = 0;
-  bool takes_all_, has_groups_ = false;
-  at::Tensor counts_{}, bins_{};  // of the matrix; [labels, confidences, right predictions] of the bins
+  bool takes_all_;
+  std::optional<bool> has_groups_{};  // several labels per sample
+  at::Tensor counts_{}, bins_{};      // of the matrix; [labels, confidences, right predictions] of the bins
 };
 
 // Several labels per sample.

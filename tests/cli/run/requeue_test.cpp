@@ -188,14 +188,17 @@ TEST_F(RequeuedRun, KeepsItsConfigAndNamesEdits) {
 TEST_F(RequeuedRun, SavesWhatASignalBeforeTheTrainingStops) {
   const Variable id("SLURM_JOB_ID", "17"), count("SLURM_RESTART_COUNT", "0");
   int number = 0;
-  for (const auto& [has_ranks, delay_ms] :
-       {std::pair{false, 0}, {false, 50}, {false, 100}, {true, 0}, {true, 100}}) {
+  struct Time {
+    bool has_ranks;
+    int delay_ms;
+  };
+  for (const Time at : {Time{false, 0}, {false, 50}, {false, 100}, {true, 0}, {true, 100}}) {
     const std::string runs = "runs_" + std::to_string(number++);
     Process process(fit(runs, {"trainer.num_processes=2", "trainer.max_epochs=1000000"}), output());
     process.wait_until([&] {
-      return has_ranks ? children_of(process.id()).size() == 2 : survives_early_signals(process.id());
+      return at.has_ranks ? children_of(process.id()).size() == 2 : survives_early_signals(process.id());
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+    std::this_thread::sleep_for(std::chrono::milliseconds(at.delay_ms));
     process.send(SIGUSR1);
     EXPECT_EQ(process.wait(), 138) << said();
     EXPECT_EQ(requeued(), "17\n") << said();
