@@ -205,7 +205,7 @@ TEST_F(RequeuedRun, SavesWhatASignalBeforeTheTrainingStops) {
   };
   for (const Time at : {Time{false, 0}, {false, 50}, {false, 100}, {true, 0}, {true, 100}}) {
     const std::string runs = "runs_" + std::to_string(number++);
-    Process process(fit(runs, {"trainer.num_processes=2", "trainer.max_epochs=1000000"}), output());
+    Process process(fit(runs, {"trainer.num_processes=2", "trainer.max_epochs=2000"}), output());
     process.wait_until(
         [&] { return at.has_ranks ? children_of(process.id()).size() == 2 : notes_usr1(process.id()); });
     std::this_thread::sleep_for(std::chrono::milliseconds(at.delay_ms));
