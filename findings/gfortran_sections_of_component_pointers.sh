@@ -8,6 +8,7 @@
 # Seen: p(2:4) is 20 30 40 in an expression, and 100 200 300 in C, which is z of t(1), t(2) and t(3); q => p(2:4) is 100 200 300 in Fortran and
 # in C.
 set -euo pipefail
+# Needs gfortran-12=12.2.0-14+deb12u1 of Debian 12.
 [ "$(gfortran -dumpfullversion)" = 12.2.0 ] || { echo "this is gfortran $(gfortran -dumpfullversion), not 12.2.0"; exit 1; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

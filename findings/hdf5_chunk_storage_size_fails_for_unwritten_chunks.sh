@@ -6,6 +6,9 @@
 # Setting: a data set of 4 values in chunks of 2, of which the first was written; fill value 7.
 # Seen: 16 bytes for the first chunk; -1 and the size 0 for the second; H5Dread gives 1 1 7 7.
 set -euo pipefail
+# Needs libhdf5-dev=1.10.8+repack1-1 of Debian 12.
+version=$(dpkg-query -W -f '${Version}' libhdf5-dev)
+[ "$version" = 1.10.8+repack1-1 ] || { echo "this is libhdf5-dev $version, not 1.10.8+repack1-1"; exit 1; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"

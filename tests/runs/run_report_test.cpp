@@ -250,6 +250,21 @@ TEST(RunPage, ShowsThePicturesOfTheWorstPredictions) {
   }
 }
 
+// The bytes that base64 text stands for, up to the first other character.
+std::string bytes_of_base64(std::string_view text) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  unsigned value = 0;
+  int num_bits = 0;
+  for (const char character : text) {
+    const std::size_t digit = kDigits.find(character);
+    if (digit == std::string_view::npos) break;
+    value = value << 6 | static_cast<unsigned>(digit);
+    if ((num_bits += 6) >= 8) bytes.push_back(static_cast<char>(value >> (num_bits -= 8) & 255));
+  }
+  return bytes;
+}
+
 TEST(RunPage, ShowsTheMasksOfTheWorstPredictions) {
   const Scratch scratch;
   put_file(scratch / "run.json", R"({"validation_report": {"weights": "last", "step": 9, "samples": 4}})");
@@ -257,6 +272,8 @@ TEST(RunPage, ShowsTheMasksOfTheWorstPredictions) {
   put_file(scratch / "worst_predictions.csv", "sample,file,error_rate,loss\n7,a.png,0.123456,0.5\n");
   put_file(scratch / "worst_masks.npy", npy_header("|u1", std::vector<std::int64_t>{1, 2, 1, 3}) +
                                             std::string("\x01\x00\xff\x01\x00\x00", 6));
+  put_file(scratch / "worst_pictures.npy",
+           npy_header("|u1", std::vector<std::int64_t>{1, 2, 2, 1}) + "\x09\x08\x07\x06");
   const RunFiles files = read_run_files(scratch.folder());
   ASSERT_EQ(files.worst_masks.size(), 2U);
   EXPECT_EQ(files.worst_masks[0].pixels, (std::vector<std::uint8_t>{1, 0, 255}));
@@ -271,6 +288,22 @@ TEST(RunPage, ShowsTheMasksOfTheWorstPredictions) {
     at = html.find("<figcaption>" + std::string(title) + "</figcaption><img alt=\"", at);
     EXPECT_NE(at, std::string::npos) << title;
   }
+  // Image, labels and prediction, two white pixels apart, in the colors of PASCAL VOC.
+  constexpr std::string_view kStart = "base64,";
+  const Image picture = parse_image(
+      bytes_of_base64(std::string_view(html).substr(html.find(kStart) + kStart.size())), "picture");
+  ASSERT_EQ(picture.width, 12);
+  ASSERT_EQ(picture.height, 2);
+  const auto row = [&](std::int64_t y) {
+    std::vector<int> row(picture.pixels.begin() + y * 36, picture.pixels.begin() + (y + 1) * 36);
+    return row;
+  };
+  EXPECT_EQ(row(0), (std::vector<int>{9,   9,   9,   8,   8, 8, 255, 255, 255, 255, 255, 255,
+                                      128, 0,   0,   0,   0, 0, 224, 224, 192, 255, 255, 255,
+                                      255, 255, 255, 128, 0, 0, 0,   0,   0,   0,   0,   0}));
+  EXPECT_EQ(row(1), (std::vector<int>{7,   7,   7,   6,   6,   6,   255, 255, 255, 255, 255, 255,
+                                      255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+                                      255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}));
   put_file(scratch / "worst_masks.npy", npy_header("|u1", std::vector<std::int64_t>{1, 3, 1, 2}) + "abcdef");
   EXPECT_TRUE(read_run_files(scratch.folder()).worst_masks.empty());
 }
