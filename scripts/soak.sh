@@ -2,7 +2,7 @@
 # The long forms of the tests that look for rare things: a thousand kills of a training, one at each call from its last step to its exit,
 # three of a sweep of 24 runs, each signal at two hundred moments, every change of a model in mid-epoch, two million samples of a loader
 # with workers, ranks and restarts, the memory of 200 epochs of 2,000 image files, fifty losses of one of several processes, a hundred
-# requeues by SLURM, replays of two hundred random steps, a hundred changes and poisoned samples each, all tests of the fake accelerator
+# requeues by SLURM, replays of two hundred random steps, a hundred changes, poisoned samples and flipped bits each, all tests of the fake accelerator
 # and of the program under sanitizers, the commands of the first pages from the build on, all of Kindling as a subfolder of a project built with the other
 # compiler, models and tables of public packages, hours of fuzzing.
 #   ./scripts/soak.sh [KILLS (1000)] [SECONDS FOR EACH FUZZER (3600)]
@@ -22,6 +22,7 @@ KINDLING_SOAK_SAMPLES=83333 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtes
 KINDLING_SOAK_FILES=2000 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='LongFit.*Workers*'
 KINDLING_SOAK_REPLAYS=100 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='ReplayedChanges.*:PoisonedSamples.*'
 KINDLING_SOAK_REPLAYS=200 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='*ReplayedRun.*'
+KINDLING_SOAK_FLIPS=100 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='GradientRecheckOfFaults.*'
 KINDLING_SOAK_LOSSES=50 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='LostProcess*'
 bash tests/cli/run/preemptions.sh "$PWD/build/ci/bin/kindling" "$PWD/scripts/clusters" 100
 libtorch=$(sed -n 's|^LIBTORCH:PATH=||p' build/ci/CMakeCache.txt)

@@ -120,6 +120,7 @@
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/replay.h"
+#include "kindling/training/rollback.h"
 #include "kindling/training/rollout_validation.h"
 #include "kindling/training/spike_options.h"
 #include "kindling/training/step_times.h"

@@ -32,6 +32,7 @@ inline constexpr const char *kEpoch = "progress.epoch", *kBatch = "progress.batc
                             *kGlobalStep = "progress.global_step", *kPhase = "progress.phase";
 inline constexpr const char* kCustomBatches = "progress.custom_batches";  // of a loop with prepare_batch()
 inline constexpr const char* kLogDigest = "progress.log_digest";          // see LogDigest
+inline constexpr const char* kPassedBatches = "progress.passed_batches";  // see PassedBatches
 inline constexpr const char *kSpentTime = "spent_ms", *kEarlyStopPending = "early_stop_waits";
 
 // Written by FitLoop::save_point(): of the running epoch, and of endless data.

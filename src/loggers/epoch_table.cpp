@@ -38,7 +38,7 @@ constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10,
 // Returns the number with all digits of its column, with fewer if they do not fit in `width`.
 std::string text_of(std::string_view name, double value, std::size_t width) {
   const auto known = std::ranges::find(kKnown, name, &KnownColumn::name);
-  const bool is_count = name == "skipped_steps" || name == "spikes";
+  const bool is_count = name == "skipped_steps" || name == "spikes" || name == "passed_batches";
   std::string text = (known != kKnown.end() ? known->text : is_count ? whole_text : metric_text)(value);
   for (int digits = 4; digits > 0 && text.size() > width; --digits) text = short_text(value, digits);
   return text;

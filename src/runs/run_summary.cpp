@@ -23,15 +23,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxSummaryBytes = 1 << 20, kTailBytes = 1 << 13, kMaxTailBytes = 1 << 23;
 
-std::string utc_text(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[32];
-  const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return {text, size};
-}
-
 Json json_of(const GitCommit& git) {
   Json json;
   if (!git.commit.empty()) json["commit"] = git.commit;
@@ -48,6 +39,9 @@ Json json_of(const DataSummary& data) {
   if (!data.skipped.empty()) json["skipped"] = data.skipped.size();
   if (!data.class_names.empty()) json["class_names"] = data.class_names;
   if (!data.checksum.empty()) json["checksum"] = data.checksum;
+  for (const DataFiles& files : data.files)
+    json["files"].push_back(
+        {{"path", files.path}, {"count", files.count}, {"bytes", files.bytes}, {"modified", files.modified}});
   return json;
 }
 
@@ -105,6 +99,33 @@ void add_newest_records(const fs::path& run, RunRecord& record) {
 }
 
 }  // namespace
+
+std::string utc_text(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return {text, size};
+}
+
+std::vector<std::string> changed_files(const std::vector<DataFiles>& before,
+                                       const std::vector<DataFiles>& now) {
+  const auto size_text = [](const DataFiles& files) {
+    return (files.count == 1 ? "" : std::to_string(files.count) + " files of ") +
+           std::to_string(files.bytes) + " bytes";
+  };
+  std::vector<std::string> changed;
+  for (const DataFiles& then : before) {
+    const auto found = std::ranges::find(now, then.path, &DataFiles::path);
+    if (found == now.end()) continue;  // the config names another place
+    if (found->count != then.count || found->bytes != then.bytes)
+      changed.push_back(then.path + " had " + size_text(then) + " and now has " + size_text(*found));
+    else if (found->modified != then.modified)
+      changed.push_back(then.path + " was modified at " + found->modified + ", after " + then.modified);
+  }
+  return changed;
+}
 
 std::string class_difference(const std::vector<std::string>& before, const std::vector<std::string>& now) {
   if (before.empty() || now.empty() || before == now) return {};
@@ -164,6 +185,7 @@ std::string run_json(const RunSummary& summary, const RunStart& start) {
                     {"epoch", summary.best_epoch},
                     {"mode", summary.higher_is_better ? "max" : "min"}};
   if (summary.resumed_from_step) json["resumed_from_step"] = *summary.resumed_from_step;
+  if (summary.parent) json["parent"] = {{"run", summary.parent->run}, {"step", summary.parent->step}};
   if (!summary.last_checkpoint.empty()) json["checkpoint"]["last"] = summary.last_checkpoint;
   if (!summary.best_checkpoint.empty()) {
     json["checkpoint"]["best"] = summary.best_checkpoint;
@@ -189,6 +211,17 @@ std::optional<std::int64_t> run_number(const fs::path& run, const char* key) {
   return json.at(key).get<std::int64_t>();
 }
 
+std::optional<RunParent> run_parent(const fs::path& run) {
+  std::ifstream stream(run / "run.json");
+  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("parent")) return std::nullopt;
+  const auto& parent = json["parent"];
+  if (!parent.is_object() || !parent.contains("run") || !parent["run"].is_string() ||
+      !parent.contains("step") || !parent["step"].is_number_integer())
+    return std::nullopt;
+  return RunParent{.run = parent["run"], .step = parent["step"]};
+}
+
 DataSummary run_data(const fs::path& run) {
   std::ifstream stream(run / "run.json");
   const Json json = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
@@ -200,6 +233,14 @@ DataSummary run_data(const fs::path& run) {
     if (key == "train" && value.is_number_integer()) data.train = value.get<std::int64_t>();
     if (key == "val" && value.is_number_integer()) data.val = value.get<std::int64_t>();
     if (key.starts_with("val/") && value.is_number_integer()) data.more_val[key.substr(4)] = value;
+    if (key == "files" && value.is_array())
+      for (const Json& one : value)
+        if (one.is_object() && one.value("path", Json()).is_string() &&
+            one.value("modified", Json()).is_string())
+          data.files.push_back({.path = one["path"],
+                                .count = one.value("count", std::int64_t{0}),
+                                .bytes = one.value("bytes", std::int64_t{0}),
+                                .modified = one["modified"]});
     if (key == "class_names" && value.is_array())
       for (const Json& name : value)
         if (name.is_string()) data.class_names.push_back(name);

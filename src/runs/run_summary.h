@@ -14,13 +14,21 @@
 // The run.json of a run directory: what is written to it, and its readers.
 namespace kindling {
 
+// A file or directory that a config names as data.
+struct DataFiles {
+  std::string path{};
+  std::int64_t count = 0, bytes = 0;  // of a directory or a pattern, all files in it
+  std::string modified{};             // the latest of their times, UTC
+};
+
 // The data of a run. Sets that the data module does not have, or whose loader throws, are absent.
 struct DataSummary {
   std::string name{};                              // of the data module; empty: not known
   std::optional<std::int64_t> train{}, val{};      // samples
   std::map<std::string, std::int64_t> more_val{};  // samples of further validation sets, by name
   std::vector<std::string> class_names{};          // in the order of the labels; empty: they have none
-  std::vector<std::string> skipped{};              // what is wrong with each sample that is skipped
+  std::vector<DataFiles> files{};
+  std::vector<std::string> skipped{};  // what is wrong with each sample that is skipped
   // XXH3-64 of the training set and of all validation sets: number, type, sizes and bytes of their tensors,
   // before the data module transforms batches. Empty unless all are tensors in memory (TensorDataset) of at
   // most kMaxChecksumBytes together.
@@ -42,10 +50,20 @@ struct ValidationSummary {
 // empty if no known value differs.
 KINDLING_API std::string difference_of(const DataSummary& before, const DataSummary& now);
 
+// Returns a sentence per file or directory that has another size, or another time, than at the run's start.
+KINDLING_API std::vector<std::string> changed_files(const std::vector<DataFiles>& before,
+                                                    const std::vector<DataFiles>& now);
+
 // Returns the first class whose name differs, such as "class 1 was 'cat' before and is 'bird' now"; empty if
 // none does, or one of the lists is empty.
 KINDLING_API std::string class_difference(const std::vector<std::string>& before,
                                           const std::vector<std::string>& now);
+
+// The run whose state a run began with, instead of a seed.
+struct RunParent {
+  std::string run{};      // its directory
+  std::int64_t step = 0;  // after which it had that state
+};
 
 // The contents of run.json apart from times, the host's name and Kindling's version.
 struct RunSummary {
@@ -71,6 +89,7 @@ struct RunSummary {
   std::optional<ValidationSummary> validation{};  // absent: there is no report
   std::int64_t global_step = 0;
   std::optional<std::int64_t> resumed_from_step{};
+  std::optional<RunParent> parent{};
   std::string last_checkpoint{}, best_checkpoint{};  // in the run's folder; empty: none
   // Of best_checkpoint. May differ from best_value, because the best epoch is not necessarily saved.
   std::int64_t best_checkpoint_step = 0;
@@ -86,10 +105,15 @@ struct RunStart {
 // Returns the text of run.json, written now by this process.
 std::string run_json(const RunSummary& summary, const RunStart& start);
 
+// "2026-05-01T12:00:00Z"
+KINDLING_API std::string utc_text(std::chrono::system_clock::time_point time);
+
 // Returns a text from run.json, such as its "status"; empty if it is missing or cannot be read.
 KINDLING_API std::string run_text(const std::filesystem::path& run, const char* key);
 // Returns a whole number from it, such as its "threads"; nothing if it is missing.
 KINDLING_API std::optional<std::int64_t> run_number(const std::filesystem::path& run, const char* key);
+// Returns the parent of a run from it, if it has one.
+KINDLING_API std::optional<RunParent> run_parent(const std::filesystem::path& run);
 // Returns the data in run.json; members that are missing or cannot be read are empty.
 KINDLING_API DataSummary run_data(const std::filesystem::path& run);
 

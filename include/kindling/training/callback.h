@@ -12,6 +12,7 @@
 #include "kindling/optim/optimizer.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/fit_result.h"
+#include "kindling/training/rollback.h"
 
 namespace kindling {
 
@@ -28,6 +29,9 @@ class KINDLING_API TrainingSaver {
   virtual void on_save_request() {}
   // The best checkpoint so far, for FitResult::best_checkpoint; empty: none.
   virtual std::filesystem::path best() const { return {}; }
+  // Waits until all saves are durable, and returns the latest checkpoint of the run, for a rollback; empty:
+  // none. Asked on all ranks; that of rank 0 counts.
+  virtual std::filesystem::path latest() { return {}; }
 };
 
 // The role of a callback that averages the model's weights; see Callback::averaging(). The averages
@@ -71,6 +75,7 @@ class KINDLING_API WeightAveraging {
 //   on_fit_start
 //     [on_validation_start, on_validation_end]                   the sanity check of a fit, without a record
 //     [on_resume]                                                with FitOptions::resume
+//     on_resume, on_rollback, then again from on_train_epoch_start    after a spike, with action "rollback"
 //     [on_train_epoch_start]
 //       [on_before_optimizer_step, on_after_optimizer_step]      every step
 //       [on_train_batch_end]                                     every batch
@@ -87,6 +92,10 @@ class KINDLING_API Callback {
   virtual void on_fit_start(Trainer&, Module&) {}
   // After a saved run has been loaded, including this callback's state. It continues from trainer.progress().
   virtual void on_resume(Trainer&, Module&) {}
+  // After on_resume, when the fit has gone back because of a spike (SpikeOptions::action "rollback"): what
+  // was computed since that checkpoint is void. A program that takes part in the training, such as a solver,
+  // must go back, too. States are loaded if they had been saved, so one that was empty must be cleared here.
+  virtual void on_rollback(Trainer&, Module&, const Rollback&) {}
   // Before an epoch's first batch, and again when a stopped epoch resumes; random numbers that are drawn then
   // are not consumed.
   virtual void on_train_epoch_start(Trainer&, Module&) {}

@@ -102,6 +102,7 @@ class KINDLING_API ModelCheckpoint : public Callback, private TrainingSaver {
  private:
   bool save_requested() override;  // by every_minutes or request_save()
   void on_save_request() noexcept override;
+  std::filesystem::path latest() override;
 
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -13,6 +13,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/data/data_module.h"
+#include "kindling/loggers/progress.h"
 #include "kindling/nn/module.h"
 #include "kindling/tensors/batch.h"
 #include "kindling/tensors/state_dict.h"
@@ -27,14 +28,16 @@ struct ReplayOptions {
   std::filesystem::path run{};
   std::int64_t step = 0;                // optimizer step, from 1
   std::optional<std::int64_t> until{};  // the last step; absent: `step`
+  bool keep_state = false;              // see ReplayResult::state
   // Called before the first step with the checkpoint that the replay starts from; an empty path: the seed.
   std::function<void(const std::filesystem::path& checkpoint, std::int64_t global_step)> on_start{};
 };
 
 // A batch of a replayed step. Its tensors are copies on the CPU.
 struct ReplayedBatch {
-  Batch batch{};         // as training_step() gets it
-  at::Tensor indices{};  // int64 [samples]: positions in the training set
+  std::int64_t rank = 0;  // whose batch it is; those of other ranks than this one are flat lists
+  Batch batch{};          // as training_step() gets it
+  at::Tensor indices{};   // int64 [samples]: positions in the training set
   // What forward_inputs() returns, in training mode and with the random numbers of the step. Undefined, with
   // the reason: it cannot be computed without changing the run.
   at::Tensor outputs{};
@@ -54,11 +57,12 @@ struct ReplayedStep {
   std::int64_t global_step = 0, epoch = 0;  // from 1
   std::int64_t batch = 0;                   // the first one of the step within its epoch, from 0
   double lr = 0;
-  double loss = 0;       // as in records; NaN for a step without a train_loss
+  double loss = 0;       // as in records, of rank 0; NaN for a step without a train_loss
   double grad_norm = 0;  // 2-norm of all gradients, before they are clipped
 
   // Of ReplayOptions::step alone; empty for later steps.
-  std::vector<ReplayedBatch> batches{};                          // several with accumulate_grad_batches
+  // Several with accumulate_grad_batches. On rank 0 those of all ranks, in the order of the ranks.
+  std::vector<ReplayedBatch> batches{};
   std::vector<std::pair<std::string, double>> gradient_norms{};  // of each parameter, before clipping
   StateDict gradients{};                                         // before clipping
   StateDict before{}, after{};                                   // the model's parameters and buffers
@@ -73,6 +77,10 @@ struct ReplayResult {
   // digests, and weights, optimizer and hidden states in its checkpoints. start_step: nothing was compared.
   std::int64_t confirmed_step = 0;
   std::int64_t num_records = 0, num_digests = 0, num_checkpoints = 0;  // that were compared
+  Progress progress{};                                                 // after the last step
+  // The state of the run there, as Trainer::state_dict() returns it, on the CPU, with a run id
+  // of its own: saved as a checkpoint, a new run continues from it. Empty unless `keep_state` is set.
+  StateDict state{};
   std::optional<std::int64_t> next_check{};  // the next step after the last one for which there is a record
 };
 
@@ -82,8 +90,11 @@ struct ReplayResult {
 // the weights after the last step.
 //
 // Throws Error that names the first place where the replay differs from the run, ConfigError for a step that
-// the run does not have, for several processes, and for a run whose batches came from a custom training loop
-// (prepare_batch()), and what Trainer::fit() throws.
+// the run does not have, for another number of ranks than that of the run, and for a run whose batches came
+// from a custom training loop (prepare_batch()), and what Trainer::fit() throws.
+//
+// A run of several ranks needs a process_group of as many, which all call replay(): rank 0 compares the
+// records, and gets the batches of all.
 //
 //   manual_seed(1);  // as the program did, for steps before the first checkpoint
 //   const ReplayResult again = replay(options, std::make_shared<MyModel>(), data, {.run = "run", .step =

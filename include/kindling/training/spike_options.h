@@ -13,7 +13,10 @@ namespace kindling {
 struct SpikeOptions {
   double factor = 4;
   std::int64_t window = 100;  // optimizer steps, before the tested one
-  // "warn": counts the step in the epoch record and names it in the log; "skip": skips its update, too.
+  // "warn": counts the step in the epoch record and names it in the log; "skip": skips its update, too;
+  // "rollback": once the host sees the spike, the fit goes back to its latest checkpoint (or to its start)
+  // and passes over the batches of the step; at the fourth spike after the same checkpoint it ends as
+  // diverged.
   std::string action = "warn";
 
   static constexpr auto fields = kindling::fields(
@@ -22,9 +25,10 @@ struct SpikeOptions {
           {.doc = "spreads above the median from which a loss is a spike", .min = 1, .min_excluded = true}),
       kindling::field("window", &SpikeOptions::window,
                       {.doc = "latest optimizer steps that a loss is compared with", .min = 8, .max = 10000}),
-      kindling::field(
-          "action", &SpikeOptions::action,
-          {.doc = "what to do: report the step, or also skip its update", .choices = "warn|skip"}));
+      kindling::field("action", &SpikeOptions::action,
+                      {.doc = "what to do: report the step, skip its update, or go back to the latest "
+                              "checkpoint and pass over its batches",
+                       .choices = "warn|skip|rollback"}));
 };
 
 }  // namespace kindling

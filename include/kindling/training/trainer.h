@@ -96,6 +96,9 @@ class KINDLING_API Trainer {
   // durable. Throws Error within a step and CheckpointError if the run has diverged. Collective: every rank
   // calls it; the state of rank 0 is complete.
   StateDict state_dict();
+  // True if a step so far had a spike after which the fit goes back (SpikeOptions::action "rollback"): a
+  // state that is saved now would be one of those that it leaves. Waits for the device. Collective.
+  bool will_go_back();
   // Restores a saved state into a run that prepare_model() has just started; loops continue from progress().
   // Throws CheckpointError that lists what does not match.
   void load_state_dict(const StateDict& state);

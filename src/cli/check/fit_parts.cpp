@@ -104,7 +104,7 @@ std::string scale_warning(const FitParts& fit) {
 // True for values that the trainer adds to the records of epochs.
 bool is_from_trainer(const std::string& name) {
   return is_machine_metric(name) || name == "lr" || name == "skipped_steps" || name == "spikes" ||
-         name.starts_with("grad_norm/");
+         name == "passed_batches" || name.starts_with("grad_norm/");
 }
 
 // Callbacks of the user may add values to the records. A misspelled name gets a warning then.

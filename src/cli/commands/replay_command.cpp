@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,12 +13,16 @@
 
 #include "base/joined.h"
 #include "cli/commands/commands.h"
+#include "cli/run/early_messages.h"
+#include "cli/run/fit_processes.h"
 #include "cli/run/run_again.h"
+#include "cli/run/run_branch.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
+#include "kindling/launch/launch_environment.h"
 #include "kindling/training/replay.h"
 #include "loggers/metric_text.h"
 #include "runs/blame_page.h"
@@ -40,6 +45,7 @@ struct ReplayOfRun {
   SampleIds ids;
   double clip = 0;
   std::shared_ptr<DataModule> data;
+  fs::path branch{};  // the run that began after the last step; empty: none
 };
 
 void print_start(const fs::path& checkpoint, std::int64_t start, std::int64_t step) {
@@ -50,23 +56,48 @@ void print_start(const fs::path& checkpoint, std::int64_t start, std::int64_t st
             << ", " << counted(steps, "step") << " to step " << step << "\n";
 }
 
-ReplayOfRun replay_of(const CommandContext& context) {
+ReplayOfRun replay_of(const CommandContext& context, const Group& group) {
   const ReplayRequest& request = context.request.replay;
-  RunAgain again = make_run_again(context, request.run, request.step);
-  for (const std::string& doubt : again.doubts) log_warning("the replay may differ from the run: " + doubt);
+  RunAgain again = make_run_again(context, request.run, request.step, group);
+  if (is_first(group))
+    for (const std::string& doubt : again.doubts) log_warning("the replay may differ from the run: " + doubt);
   ReplayOptions options{.run = again.run, .step = request.step};
   if (request.until > 0) options.until = request.until;
-  if (!context.request.quiet && !context.request.json)
+  if (is_first(group) && !context.request.quiet && !context.request.json)
     options.on_start = [&](const fs::path& checkpoint, std::int64_t start) {
       print_start(checkpoint, start, request.step);
     };
+  options.keep_state = !request.branch.empty();
   ReplayResult result = replay(again.options, again.model, *again.data, options);
+  fs::path branch;
+  if (options.keep_state && is_first(group))
+    branch = begin_branch(again, request.branch, result.progress, std::exchange(result.state, {}));
   return {.run = again.run,
           .result = std::move(result),
           .doubts = std::move(again.doubts),
           .ids = again.data->train_ids(),
           .clip = again.options.gradient_clip_val,
-          .data = again.data};
+          .data = again.data,
+          .branch = std::move(branch)};
+}
+
+// Calls `show` on rank 0 with the replay of the run that the request names. Without a launcher, a run of
+// several ranks has as many processes started.
+int with_replay(const CommandContext& context, const std::function<void(const ReplayOfRun&)>& show) {
+  const LaunchPlace place = launch_environment();
+  const std::int64_t num_ranks = num_ranks_of(named_run(context.request.replay.run));
+  const DistributedOptions options;
+  if (!place && num_ranks > 1) return launch_ranks(context, num_ranks, options.timeout_s);
+  const EarlyMessages early(place && place->rank > 0 ? LogLevel::error : LogLevel::warning);  // as a fit
+  const Group group = place && num_ranks > 1 ? join_ranks(*place, options) : nullptr;
+  try {
+    const ReplayOfRun replayed = replay_of(context, group);
+    if (is_first(group)) show(replayed);
+  } catch (const std::exception& error) {
+    if (group) group->leave(error.what());
+    throw;
+  }
+  return 0;
 }
 
 std::string id_title(const SampleIds& ids) { return ids.values.empty() ? "sample" : ids.name; }
@@ -157,7 +188,8 @@ void print_samples(const ReplayedBatch& batch, const SampleIds& ids) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < std::min(indices.size(), kMostListed); ++i)
     names.push_back(id_of(indices[i], ids));
-  std::cout << id_title(ids) << "   " << joined(names, ", ");
+  std::cout << id_title(ids) << (batch.rank > 0 ? " (rank " + std::to_string(batch.rank) + ")" : "") << "   "
+            << joined(names, ", ");
   if (indices.size() > kMostListed) std::cout << " and " << indices.size() - kMostListed << " more";
   std::cout << "\n";
 }
@@ -205,6 +237,10 @@ void print_text(const ReplayOfRun& replayed) {
     print_layers(step);
   }
   std::cout << confirmation_text(replayed.result);
+  if (!replayed.branch.empty())
+    std::cout << "branch   " << replayed.branch.string() << "\ncontinue: kindling fit --resume "
+              << shell_word(replayed.branch.string())
+              << ", with --allow-config-change for keys that change its numbers\n";
 }
 
 // JSON has no such numbers, and null could be one that is missing.
@@ -227,7 +263,9 @@ ordered_json json_of_batch(const ReplayedBatch& batch, const SampleIds& ids) {
                        {"std", number_json(of.deviation)},
                        {"num_not_finite", of.num_not_finite}});
   }
-  return {{id_title(ids), std::move(samples)}, {"tensors", std::move(tensors)}};
+  ordered_json json{{id_title(ids), std::move(samples)}, {"tensors", std::move(tensors)}};
+  if (batch.rank > 0) json["rank"] = batch.rank;
+  return json;
 }
 
 ordered_json json_of_step(const ReplayedStep& step, const SampleIds& ids) {
@@ -251,6 +289,7 @@ ordered_json json_of_check(const ReplayOfRun& replayed) {
                     {"confirmed_step", result.confirmed_step},
                     {"doubts", replayed.doubts}};
   if (result.next_check) json["next_check"] = *result.next_check;
+  if (!replayed.branch.empty()) json["branch"] = replayed.branch.string();
   return json;
 }
 
@@ -384,31 +423,31 @@ ordered_json json_of_blame(const ReplayOfRun& replayed, const std::vector<Blamed
 }  // namespace
 
 int replay_command(const CommandContext& context) {
-  const Request& request = context.request;
-  const ReplayOfRun replayed = replay_of(context);
-  if (request.json) {
-    ordered_json json = json_of_check(replayed);
-    for (const ReplayedStep& step : replayed.result.steps)
-      json["steps"].push_back(json_of_step(step, replayed.ids));
-    std::cout << json.dump(2) << "\n";
-  } else {
-    print_text(replayed);
-  }
-  if (!request.replay.save.empty())
-    save(replayed.result.steps.front(), request.replay.save, request.quiet || request.json);
-  return 0;
+  return with_replay(context, [&](const ReplayOfRun& replayed) {
+    const Request& request = context.request;
+    if (request.json) {
+      ordered_json json = json_of_check(replayed);
+      for (const ReplayedStep& step : replayed.result.steps)
+        json["steps"].push_back(json_of_step(step, replayed.ids));
+      std::cout << json.dump(2) << "\n";
+    } else {
+      print_text(replayed);
+    }
+    if (!request.replay.save.empty())
+      save(replayed.result.steps.front(), request.replay.save, request.quiet || request.json);
+  });
 }
 
 int blame_command(const CommandContext& context) {
-  const ReplayOfRun replayed = replay_of(context);
-  const std::vector<BlamedSample> samples = blamed_samples(replayed.result.steps.front(), replayed.run);
-  if (const fs::path& file = context.request.replay.html; !file.empty())
-    write_page(replayed, samples, file);
-  else if (context.request.json)
-    std::cout << json_of_blame(replayed, samples).dump(2) << "\n";
-  else
-    print_blame(replayed, samples);
-  return 0;
+  return with_replay(context, [&](const ReplayOfRun& replayed) {
+    const std::vector<BlamedSample> samples = blamed_samples(replayed.result.steps.front(), replayed.run);
+    if (const fs::path& file = context.request.replay.html; !file.empty())
+      write_page(replayed, samples, file);
+    else if (context.request.json)
+      std::cout << json_of_blame(replayed, samples).dump(2) << "\n";
+    else
+      print_blame(replayed, samples);
+  });
 }
 
 }  // namespace kindling

@@ -77,7 +77,7 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
                   words[i - 1] == "--resume" || words[i - 1] == "--svg" || words[i - 1] == "--map" ||
                   words[i - 1] == "--key" || words[i - 1] == "--dynamic" || words[i - 1] == "--sweep" ||
                   words[i - 1] == "--filter" || words[i - 1] == "--out" || words[i - 1] == "--png" ||
-                  words[i - 1] == "--target" || words[i - 1] == "--save");
+                  words[i - 1] == "--target" || words[i - 1] == "--save" || words[i - 1] == "--branch");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {

@@ -65,6 +65,7 @@ struct ReplayRequest {
   std::filesystem::path run{};
   std::int64_t step = 0;
   std::int64_t until = 0;        // of replay: the last step; 0: `step`
+  std::string branch{};          // of replay: the name of a run that begins after the last step; empty: none
   std::filesystem::path save{};  // of replay: the directory for the step; empty: it is not saved
   std::filesystem::path html{};  // of blame: the file for a page; empty: none
 };

@@ -206,7 +206,7 @@ void add_replays(CLI::App& app, Request& request) {
     command.get_option("--step")->required();
     command.add_flag("--json", request.json, "print JSON");
     command.add_flag("--quiet", request.quiet, "print only errors and results");
-    command.footer(std::string(kAnyKey) + "\nThe run is only read. Exit code 1: the replay differs from it.");
+    command.footer(std::string(kAnyKey) + "\nRUN is only read. Exit code 1: the replay differs from it.");
   }
   CLI::App& replay = *app.get_subcommand("replay");
   add_number(replay, "--until", options.until, "the last step to repeat; all are listed and compared", 1,
@@ -216,6 +216,10 @@ void add_replays(CLI::App& app, Request& request) {
           "--save", options.save,
           "directory to write the batch, outputs, gradients, and weights before and after the step to")
       ->type_name("DIR");
+  replay
+      .add_option("--branch", options.branch,
+                  "begin a new run of this name with the state after the last step, next to RUN's directory")
+      ->type_name("NAME");
   app.get_subcommand("blame")
       ->add_option("--html", options.html,
                    "write a page with all samples, and pictures of images, to this HTML file instead")

@@ -1,9 +1,13 @@
 #include "cli/run/data_summary.h"
 
 #include <ATen/core/Tensor.h>
+#include <fnmatch.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
@@ -100,6 +104,61 @@ DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_chec
           .skipped = texts_or_none(data, &DataModule::skipped_samples),
           .checksum = checksum_of(sets, max_checksum_bytes, ChecksumOf::values),
           .float32_checksum = checksum_of(sets, max_checksum_bytes, ChecksumOf::float32_values)};
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxFiles = 1'000'000;
+
+void add_file(const fs::directory_entry& file, DataFiles& all, fs::file_time_type& latest) {
+  std::error_code error;
+  const bool is_file = file.is_regular_file(error);
+  const std::uintmax_t bytes = is_file ? file.file_size(error) : 0;
+  const fs::file_time_type time = file.last_write_time(error);
+  if (!is_file || error) return;
+  latest = all.count == 0 ? time : std::max(latest, time);
+  ++all.count;
+  all.bytes += static_cast<std::int64_t>(bytes);
+}
+
+// Of a file, a directory, or a pattern in the last part of a path.
+DataFiles files_at(const fs::path& path) {
+  DataFiles all{.path = path.string()};
+  fs::file_time_type latest;
+  std::error_code error;
+  const std::string pattern = path.filename().string();
+  if (fs::is_regular_file(path, error)) {
+    add_file(fs::directory_entry(path, error), all, latest);
+  } else if (fs::is_directory(path, error)) {
+    for (auto file = fs::recursive_directory_iterator(path, error);
+         !error && file != fs::recursive_directory_iterator() && all.count < kMaxFiles; file.increment(error))
+      add_file(*file, all, latest);
+  } else if (pattern.find_first_of("*?[") != std::string::npos) {
+    for (auto file = fs::directory_iterator(path.parent_path(), error);
+         !error && file != fs::directory_iterator() && all.count < kMaxFiles; file.increment(error))
+      if (::fnmatch(pattern.c_str(), file->path().filename().c_str(), 0) == 0) add_file(*file, all, latest);
+  }
+  if (all.count > 0) all.modified = utc_text(std::chrono::file_clock::to_sys(latest));
+  return all;
+}
+
+}  // namespace
+
+std::vector<DataFiles> files_in(const std::map<std::string, std::string>& config_values) {
+  std::vector<DataFiles> found;
+  for (const auto& [key, text] : config_values) {
+    if (!key.starts_with("data.")) continue;
+    for (std::size_t begin = text.find("\"/"); begin != std::string::npos; begin = text.find("\"/", begin)) {
+      const std::size_t end = text.find('"', ++begin);
+      if (end == std::string::npos) break;
+      DataFiles files = files_at(text.substr(begin, end - begin));
+      if (files.count > 0) found.push_back(std::move(files));
+      begin = end;
+    }
+  }
+  return found;
 }
 
 }  // namespace kindling

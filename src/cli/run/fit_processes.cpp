@@ -135,6 +135,15 @@ int launch_fit(const CommandContext& context, std::int64_t num_processes, const 
   return exit_code == kOutputLostInRankCode ? kFailureCode : exit_code;
 }
 
+int launch_ranks(const CommandContext& context, std::int64_t num_processes, double end_timeout_s) {
+  block_signals();
+  return run_local_processes({.command = {context.argv, context.argv + context.argc},
+                              .program = "/proc/self/exe",
+                              .num_processes = num_processes,
+                              .grace_s = 1.5,
+                              .end_timeout_s = std::min(end_timeout_s, 1e9)});
+}
+
 void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const ConfigTables& config) {
   if (config.restarts.max_restarts == 0 || (place && !place->store_file.empty())) return;
   log_warning("distributed.max_restarts has no effect: " +

@@ -37,6 +37,9 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
 // any, the ranks get.
 int launch_fit(const CommandContext& context, std::int64_t num_processes, const ConfigTables& config,
                const StopOnSignal& signals);
+// Starts the program `num_processes` times with the same arguments, without restarts, and returns the exit
+// code.
+int launch_ranks(const CommandContext& context, std::int64_t num_processes, double end_timeout_s);
 // Warns if distributed.max_restarts is set for processes that the program does not start itself.
 void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const ConfigTables& config);
 

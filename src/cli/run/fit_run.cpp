@@ -164,6 +164,7 @@ class FitRun {
     summary_.slurm_array_task = in_.job && !in_.job->array_task.empty() ? in_.job->array_task
                                 : in_.plan.run.empty()                  ? ""
                                                        : run_text(in_.plan.run, "slurm_array_task");
+    if (!in_.plan.run.empty()) summary_.parent = run_parent(in_.plan.run);
     if (is_first(in_.group)) summary_.git = git_commit_of_project(config_of(in_.context.request, folder_));
     summary_.fast_mkl = chosen_mkl_kernels();
     summary_.float32_matmul_precision =

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
 #include "cli/run/data_summary.h"
 #include "cli/run/fit_run.h"
@@ -53,6 +54,8 @@ std::unique_ptr<RunConfig> read_config(const CommandContext& context, const fs::
   const auto [text, name] = config_of_step(run, step);
   ConfigDocument document = ConfigDocument::parse(text, name, run);
   for (const std::string& assignment : context.request.overrides) document.set(assignment);
+  if (const std::string& branch = context.request.replay.branch; !branch.empty())
+    document.set("name=" + branch);
   auto config =
       std::make_unique<RunConfig>(document, context.registry, run.parent_path().filename().string());
   config->resume = {};  // concerned one start of the run
@@ -62,12 +65,14 @@ std::unique_ptr<RunConfig> read_config(const CommandContext& context, const fs::
 // "cuda:0" and "cuda:1" are alike.
 std::string kind_of_device(const std::string& device) { return device.substr(0, device.find(':')); }
 
-void require_same_kind(const fs::path& run, const TrainerOptions& options) {
-  const std::int64_t processes = run_number(run, "processes").value_or(1);
-  if (processes > 1)
+void require_same_kind(const fs::path& run, const TrainerOptions& options, const Group& group) {
+  const std::int64_t processes = num_ranks_of(run), here = group ? group->size() : 1;
+  if (processes != here)
     throw ConfigError({.place = run.string(),
-                       .found = "it was trained by " + std::to_string(processes) + " processes",
-                       .wanted = "a run of a single process"});
+                       .found = "it was trained by " + counted(processes, "rank") + ", and here are " +
+                                std::to_string(here),
+                       .wanted = "as many ranks",
+                       .remedy = "without a launcher, the program starts them itself"});
   const std::string was = kind_of_device(run_text(run, "device")),
                     now = options.num_gpus != 0 && num_gpus() > 0 ? "cuda" : "cpu";
   if (was.empty() || was == now) return;
@@ -98,6 +103,10 @@ std::vector<std::string> doubts_about(const fs::path& run, const RunConfig& conf
               std::to_string(at::get_num_threads()));
   const std::string difference = difference_of(run_data(run), summary_of(data, config.data.name.name));
   if (!difference.empty()) doubts.push_back("the data have changed: " + difference);
+  const DataSummary before = run_data(run);
+  if (before.checksum.empty() || !difference.empty())  // else the values are known to be the same
+    for (const std::string& changed : changed_files(before.files, files_in(config.values())))
+      doubts.push_back(changed);
   return doubts;
 }
 
@@ -118,14 +127,22 @@ TrainerOptions options_of(const RunConfig& config, const std::string& device_of_
 
 }  // namespace
 
-RunAgain make_run_again(const CommandContext& context, const fs::path& path, std::int64_t step) {
-  RunAgain again{.run = run_of(fs::is_directory(path) ? run_at(path) : path), .config = nullptr};
+fs::path named_run(const fs::path& path) { return run_of(fs::is_directory(path) ? run_at(path) : path); }
+
+std::int64_t num_ranks_of(const fs::path& run) {
+  return std::max<std::int64_t>(run_number(run, "processes").value_or(1), 1);
+}
+
+RunAgain make_run_again(const CommandContext& context, const fs::path& path, std::int64_t step,
+                        const Group& group) {
+  RunAgain again{.run = named_run(path), .config = nullptr};
   again.config = read_config(context, again.run, step);
   const RunConfig& config = *again.config;
   apply(config.process);
   set_threads(again.run, config);
   again.options = options_of(config, run_text(again.run, "device"));
-  require_same_kind(again.run, again.options);
+  require_same_kind(again.run, again.options, group);
+  again.options.process_group = group;
   again.data = config.make_data();
   again.doubts = doubts_about(again.run, config, *again.data);
   again.model = config.make_model();

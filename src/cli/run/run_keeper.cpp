@@ -14,7 +14,9 @@ void RunKeeper::on_fit_start(Trainer& trainer, Module&) {
   // Loaders may draw random numbers when they are made.
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   const at::Tensor state = generator.get_state();
-  on_data_(summary_of(*trainer.data(), config_.data.name.name));
+  DataSummary data = summary_of(*trainer.data(), config_.data.name.name);
+  data.files = files_in(config_.values());
+  on_data_(std::move(data));
   generator.set_state(state);
 }
 

@@ -251,6 +251,11 @@ double ModelCheckpoint::last_save_s() const noexcept { return impl_->last_save_s
 bool ModelCheckpoint::save_requested() { return impl_->save_requested(); }
 void ModelCheckpoint::on_save_request() noexcept { impl_->on_save_request(); }
 
+std::filesystem::path ModelCheckpoint::latest() {
+  impl_->finish();
+  return last();
+}
+
 void ModelCheckpoint::set_metadata(std::map<std::string, std::string> texts) {
   impl_->metadata = std::move(texts);
 }
@@ -283,7 +288,7 @@ void ModelCheckpoint::on_train_batch_end(Trainer& trainer, Module& model) {
   impl_->open(trainer, model);
   impl_->check();
   const TrainerProgress at = trainer.progress();
-  if (at.accumulated_batches == 0 && impl_->is_due(at)) impl_->save(trainer);
+  if (at.accumulated_batches == 0 && impl_->is_due(at) && !trainer.will_go_back()) impl_->save(trainer);
 }
 
 void ModelCheckpoint::on_validation_record(Trainer& trainer, Module& model, const Record& record) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "training/state/batch_source.h"
 #include "training/step/step.h"
@@ -24,6 +25,11 @@ class DivergenceReport {
   // step's first batch. `source` provides the batches of the running epoch; nullptr: they are unknown.
   // Collective.
   void report(const RowTag& step, std::int64_t num_batches, const BatchSource* source);
+  // Takes findings about a step without repeating it.
+  void note(std::int64_t step, std::string reason) {
+    step_ = step;
+    reason_ = std::move(reason);
+  }
   std::optional<std::int64_t> step() const noexcept { return step_; }
   const std::string& reason() const noexcept { return reason_; }  // empty: nothing has been reported
 

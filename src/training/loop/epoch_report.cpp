@@ -98,7 +98,8 @@ void EpochReport::start() {
 
 // Starts after all rows of the log, which have been reported.
 void EpochReport::begin_after_all_rows() {
-  num_reported_rows_ = num_watched_rows_ = state_.log.num_rows();
+  num_reported_rows_ = num_watched_rows_ = num_rows_tested_ = state_.log.num_rows();
+  first_spike_.reset();
   begin(nullptr);
 }
 
@@ -223,6 +224,8 @@ Record EpochReport::close(const NamedValues& validation) {
     put(record, "skipped_steps", static_cast<double>(steps));
   if (const std::size_t spikes = spike_steps().size(); spikes > 0)
     put(record, "spikes", static_cast<double>(spikes));
+  if (const std::int64_t batches = state_.passed.count_in(state_.progress.epoch); batches > 0)
+    put(record, "passed_batches", static_cast<double>(batches));
   if (const std::int64_t samples = source_ == nullptr ? 0 : source_->num_skipped_samples(); samples > 0)
     put(record, "skipped_samples", static_cast<double>(samples));
   put_shares(record);
@@ -238,7 +241,7 @@ Record EpochReport::close(const NamedValues& validation) {
   read_latest();
   state_.log.clear();
   state_.digest.end_epoch();
-  num_reported_rows_ = num_watched_rows_ = 0;
+  num_reported_rows_ = num_watched_rows_ = num_rows_tested_ = 0;
   return record;
 }
 
@@ -280,9 +283,25 @@ std::optional<EpochReport::StepRows> EpochReport::first_diverged() const {
   for (std::int64_t row = first - 1; row >= 0 && log.value(row, *column).value_or(1) != 0; --row)
     if (log.value(row, *column)) first = row;  // a row logged after the last step has none
   if (first == log.rows_on_host()) return std::nullopt;
-  const std::int64_t step = log.tag(first).global_step, end = first + 1;
-  while (first > 0 && log.tag(first - 1).global_step == step) --first;
-  return StepRows{.first = log.tag(first), .num_batches = end - first};
+  return step_until(first);
+}
+
+// Returns the step whose last row this is.
+EpochReport::StepRows EpochReport::step_until(std::int64_t row) const {
+  const EpochLog& log = state_.log;
+  std::int64_t first = row;
+  while (first > 0 && log.step(first - 1) == log.step(row)) --first;
+  return {.first = log.tag(first), .num_batches = row + 1 - first};
+}
+
+std::optional<EpochReport::StepRows> EpochReport::first_spike() {
+  EpochLog& log = state_.log;
+  const auto column = log.find_column(kSpikeColumn, EpochLog::Kind::internal);
+  if (!column) return std::nullopt;
+  for (const std::int64_t rows = log.rows_on_host(); !first_spike_ && num_rows_tested_ < rows;
+       ++num_rows_tested_)
+    if (log.value(num_rows_tested_, *column).value_or(0) != 0) first_spike_ = step_until(num_rows_tested_);
+  return first_spike_;
 }
 
 std::set<std::int64_t> EpochReport::spike_steps() const {

@@ -71,6 +71,8 @@ class EpochReport {
   // Returns the first step on the host that NonfiniteGuard has marked with "stop", if any. Complete only
   // after log.move_to_host(), which a save therefore calls first.
   std::optional<StepRows> first_diverged() const;
+  // Returns the first step on the host since the run started or resumed whose loss was a spike, if any.
+  std::optional<StepRows> first_spike();
   // Returns the steps in the log, on the host, whose loss was a spike.
   std::set<std::int64_t> spike_steps() const;
   // True if a step record or a preview has found such a row.
@@ -90,6 +92,7 @@ class EpochReport {
 
  private:
   void begin_after_all_rows();
+  StepRows step_until(std::int64_t row) const;
   using Clock = std::chrono::steady_clock;
 
   void put_shares(Record& record) const;
@@ -110,6 +113,8 @@ class EpochReport {
   std::int64_t num_reported_rows_ = 0, num_samples_ = 0, num_steps_ = 0;
   double train_seconds_ = 0, left_out_seconds_ = 0, exchange_seconds_ = 0;
   bool has_met_divergence_ = false;
+  std::optional<StepRows> first_spike_;
+  std::int64_t num_rows_tested_ = 0;  // for spikes
   // See warn_of_low_scale().
   std::int64_t num_watched_rows_ = 0;
   double lowest_quiet_scale_ = 1;

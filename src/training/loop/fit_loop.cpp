@@ -64,6 +64,7 @@ FitLoop::FitLoop(std::shared_ptr<TrainingContext> context)
 void FitLoop::start(std::unique_ptr<Step> step) {
   step_ = std::move(step);
   latest_ = {};
+  must_go_back_ = false;
   used_ = {};
   log_.emplace(context_->calls, &state_.log);
   report_.start();
@@ -87,7 +88,7 @@ void FitLoop::drop_data() {
 Metrics FitLoop::run() {
   Metrics latest;
   vote_on_stop();
-  while (!is_done() || is_left_open()) {
+  while (!must_go_back_ && (!is_done() || is_left_open())) {
     auto metrics = fit_epoch();
     if (metrics) latest = std::move(*metrics);
   }
@@ -149,6 +150,8 @@ std::optional<Metrics> FitLoop::fit_epoch(Batches batches) {
   step_->end_epoch();
   Module& model = *state_.model;
   if (context_->group() != nullptr) verify_replicas(*context_->group(), model, state_.progress.global_step);
+  must_go_back_ = find_spike();
+  if (must_go_back_) return std::nullopt;
   if (train_ && context_->stop.stop_requested()) return leave_open();
   context_->callbacks.average_after_epoch(model);
   report_.copy_log_to_host();  // the one host wait of an epoch
@@ -188,7 +191,10 @@ void FitLoop::begin_epoch() {
 
 // A stop waits for the end of an accumulation window.
 bool FitLoop::next_batch(Batch& batch) {
-  if (latest_.updated && (must_stop() || !validate_between() || must_stop())) return false;
+  do {
+    if (latest_.updated && (must_stop() || has_met_spike() || !validate_between() || must_stop()))
+      return false;
+  } while (latest_.updated && passes_over());
   const ActivityScope scope(&context_->clock, Activity::data);
   return train_->next(batch);
 }
@@ -269,7 +275,8 @@ void FitLoop::end_open_window() {
 // Collective: all ranks call it together, with the whole log on the host.
 void FitLoop::stop_if_diverged() {
   const bool is_reported = divergence_.step().has_value();
-  if (const auto step = report_.first_diverged()) {
+  const auto step = report_.first_diverged();
+  if (step && !is_after_spike(*step)) {
     // Again after a reset(), because steps no longer change anything.
     context_->stop.request_stop(FitReason::diverged);
     if (!is_reported) divergence_.report(step->first, step->num_batches, report_.source());

@@ -51,6 +51,14 @@ class FitLoop {
   StateDict save_point();
   // Continues from a saved state instead of from the beginning.
   void resume(const StateDict& saved);
+  // Returns the spike after which the run must go back (SpikeOptions::action "rollback"); run() ends there.
+  std::optional<EpochReport::StepRows> spike() {
+    return must_go_back_ ? report_.first_spike() : std::nullopt;
+  }
+  // The same for the steps so far, with all that the device knows. Waits for it. Collective.
+  bool find_spike();
+  // Stops as after a divergence in this step. Collective.
+  void give_up(std::int64_t step, std::string reason);
   // After an error: no step follows.
   void abandon_steps();
   // What the model logs from here on belongs to no loop.
@@ -71,6 +79,10 @@ class FitLoop {
   void vote_on_stop();  // collective
   bool is_left_open() const;
   StepOutcome run_step(const Batch& batch);
+  bool has_met_spike();
+  bool is_first_spike();
+  bool is_after_spike(const EpochReport::StepRows& step);
+  bool passes_over();
   void after_update();
   void end_open_window();
   void require_closed_window() const;
@@ -96,6 +108,7 @@ class FitLoop {
   DivergenceReport divergence_;
   EpochLog evaluation_log_;
   std::unique_ptr<Step> step_;
+  bool must_go_back_ = false;
   StepOutcome latest_;  // of the latest batch; a window that was abandoned counts as none
   std::optional<BatchSource> train_;
   std::vector<ValidationSource> validation_;

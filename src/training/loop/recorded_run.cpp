@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/joined.h"
 #include "checkpoint/saved_keys.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -71,14 +72,17 @@ std::string place_text(const Progress& at) {
   return "batch " + std::to_string(at.batch) + " of epoch " + std::to_string(at.epoch + 1);
 }
 
-// Each rank has its own batches and random numbers, and only rank 0 logs.
-void require_one_process(const std::filesystem::path& checkpoint, const std::filesystem::path& run) {
-  const auto number =
-      find_number<std::int64_t>(SafetensorsFile(checkpoint).index().metadata, saved_keys::kProcesses);
-  if (number.value_or(1) == 1) return;
+// Each rank has its own batches and random numbers.
+void require_ranks(const std::filesystem::path& checkpoint, const std::filesystem::path& run,
+                   std::int64_t num_ranks) {
+  const std::int64_t number =
+      find_number<std::int64_t>(SafetensorsFile(checkpoint).index().metadata, saved_keys::kProcesses)
+          .value_or(1);
+  if (number == num_ranks) return;
   throw ConfigError({.place = run.string(),
-                     .found = "it was trained by " + std::to_string(*number) + " processes",
-                     .wanted = "a run of a single process"});
+                     .found = "it was trained by " + counted(number, "rank") + ", and this is a replay on " +
+                              std::to_string(num_ranks),
+                     .wanted = "as many ranks"});
 }
 
 void require_known_batches(const std::filesystem::path& checkpoint, const std::filesystem::path& run) {
@@ -96,7 +100,8 @@ std::string text_in(const StateDict& state, const char* key) {
 
 }  // namespace
 
-RecordedRun::RecordedRun(const std::filesystem::path& run) : run_(run) {
+RecordedRun::RecordedRun(const std::filesystem::path& run, const ProcessGroup* group)
+    : run_(run), is_of_first_rank_(group == nullptr || group->rank() == 0) {
   namespace fs = std::filesystem;
   if (!fs::is_directory(run))
     throw ConfigError({.place = run.string(),
@@ -109,7 +114,7 @@ RecordedRun::RecordedRun(const std::filesystem::path& run) : run_(run) {
       return info.run_id != id;
     });
   if (!checkpoints_.empty()) {
-    require_one_process(checkpoints_.front().path, run);
+    require_ranks(checkpoints_.front().path, run, group == nullptr ? 1 : group->size());
     require_known_batches(checkpoints_.front().path, run);
   }
   read_records(run / "metrics.jsonl");
@@ -144,6 +149,13 @@ const std::optional<StateDict>& RecordedRun::start_before(std::int64_t step) {
     break;
   }
   return start_;
+}
+
+PassedBatches RecordedRun::passed_batches() const {
+  if (checkpoints_.empty()) return {};
+  StateDict saved;
+  saved.metadata = SafetensorsFile(checkpoints_.front().path).index().metadata;
+  return PassedBatches::load(saved);
 }
 
 // The record of the epoch that a checkpoint was saved after.
@@ -224,7 +236,7 @@ void RecordedRun::check_state(const Progress& at, const StateDict& state) {
            place_text(of_run) + ", as in " + file);
   check_tensors(at.global_step, state, saved, file);
   const std::string digest = text_in(saved, saved_keys::kLogDigest);
-  if (!digest.empty()) {
+  if (!digest.empty() && is_of_first_rank_) {
     if (digest != text_in(state, saved_keys::kLogDigest))
       refuse(at.global_step,
              "the log digest after step " + std::to_string(at.global_step) + " differs, the state does not",

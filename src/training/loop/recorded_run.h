@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/distributed/process_group.h"
 #include "kindling/loggers/progress.h"
 #include "kindling/loggers/record.h"
 #include "kindling/tensors/state_dict.h"
+#include "training/state/passed_batches.h"
 
 namespace kindling {
 
@@ -20,13 +22,18 @@ namespace kindling {
 // place where they differ.
 class RecordedRun {
  public:
-  explicit RecordedRun(const std::filesystem::path& run);
+  // `group`: the ranks of the replay; nullptr: a single process. Throws ConfigError for a run of another
+  // number of ranks, as far as its checkpoints say.
+  RecordedRun(const std::filesystem::path& run, const ProcessGroup* group);
 
   // Loads the latest valid checkpoint with at most so many steps, and keeps it as the start of the replay.
   // Nothing: there is none.
   const std::optional<StateDict>& start_before(std::int64_t step);
   const std::filesystem::path& checkpoint() const noexcept { return checkpoint_; }
   std::int64_t start_step() const noexcept { return start_step_; }
+
+  // The batches that the run passed over, as its latest checkpoint says.
+  PassedBatches passed_batches() const;
 
   // True if the run has the record of a validation after this step, within the epoch.
   bool has_validation(std::int64_t step) const { return records_.contains({step, Record::Kind::validation}); }
@@ -54,6 +61,7 @@ class RecordedRun {
   [[noreturn]] void refuse(std::int64_t step, const std::string& found, const std::string& wanted) const;
 
   std::filesystem::path run_;
+  bool is_of_first_rank_;  // whose log the digests are of
   std::map<Key, Record> records_;
   std::vector<CheckpointInfo> checkpoints_;  // latest step first
   std::filesystem::path checkpoint_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "checkpoint/saved_keys.h"
 #include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
@@ -9,6 +10,7 @@
 #include "kindling/training/callback.h"
 #include "kindling/training/trainer.h"
 #include "training/loop/recorded_run.h"
+#include "training/loop/replayed_batches.h"
 #include "training/loop/step_watcher.h"
 #include "training/loop/trainer_impl.h"
 
@@ -33,8 +35,6 @@ void require_replayable(const TrainerOptions& trainer, const ReplayOptions& opti
     throw ConfigError({.place = kReplay,
                        .found = "step " + std::to_string(options.step) + ", until " + std::to_string(until),
                        .wanted = "a step, at least 1, and a last one that is not before it"});
-  if (trainer.process_group)
-    throw ConfigError({.place = kReplay, .found = "a process group", .wanted = "a single process"});
 }
 
 // Those of the run, without what writes and what ends it by the clock.
@@ -45,6 +45,8 @@ TrainerOptions options_of_replay(TrainerOptions options) {
   options.profile = false;
   options.nonfinite_dir.clear();
   options.profile_dir.clear();
+  // The batches that the run passed over are known.
+  if (rolls_back(options)) options.on_spike->action = "warn";
   return options;
 }
 
@@ -60,7 +62,9 @@ class RunFollower : public Callback, private TrainingSaver {
   void on_fit_start(Trainer& trainer, Module&) override {
     watcher_.emplace(*trainer.impl_->context, options_.step);
     trainer.impl_->context->observer = &*watcher_;
+    pass_over_batches(trainer);
   }
+  void on_resume(Trainer& trainer, Module&) override { pass_over_batches(trainer); }
   void on_train_batch_end(Trainer& trainer, Module&) override {
     const TrainerProgress at = trainer.progress();
     if (at.accumulated_batches > 0) return;
@@ -79,11 +83,21 @@ class RunFollower : public Callback, private TrainingSaver {
     stop_after_last(trainer);
   }
   std::vector<ReplayedStep> take_steps() { return watcher_->take_steps(); }
+  StateDict take_state() { return std::move(state_); }
 
  private:
   std::int64_t last() const { return options_.until.value_or(options_.step); }
-  void stop_after_last(Trainer& trainer) const {
-    if (trainer.progress().global_step >= last()) trainer.request_stop();
+  void stop_after_last(Trainer& trainer) {
+    if (trainer.progress().global_step < last()) return;
+    if (options_.keep_state) {
+      state_ = copy_to(trainer.state_dict(), cpu());
+      state_.metadata[saved_keys::kRunId] = new_run_id();
+    }
+    trainer.request_stop();
+    trainer.impl_->context->stop.vote_now();  // all ranks are here
+  }
+  void pass_over_batches(Trainer& trainer) const {
+    trainer.impl_->context->state.passed = run_.passed_batches();
   }
   // Once per step and place: a checkpoint of this step may have been made later in it.
   void check_state(Trainer& trainer) {
@@ -93,6 +107,7 @@ class RunFollower : public Callback, private TrainingSaver {
 
   RecordedRun& run_;
   const ReplayOptions& options_;
+  StateDict state_{};
   std::optional<StepWatcher> watcher_;
 };
 
@@ -100,7 +115,8 @@ ReplayResult replay(const TrainerOptions& trainer, const std::shared_ptr<Module>
                     const ReplayOptions& options) {
   return with_libtorch_errors(kReplay, [&] {
     require_replayable(trainer, options);
-    RecordedRun run(options.run);
+    ProcessGroup* const group = trainer.process_group.get();
+    RecordedRun run(options.run, group);
     run.start_before(options.step - 1);
     if (options.on_start) options.on_start(run.checkpoint(), run.start_step());
     const auto follower = std::make_shared<RunFollower>(run, options);
@@ -115,11 +131,14 @@ ReplayResult replay(const TrainerOptions& trainer, const std::shared_ptr<Module>
                         .confirmed_step = run.confirmed_step(),
                         .num_records = run.num_records,
                         .num_digests = run.num_digests,
-                        .num_checkpoints = run.num_checkpoints};
+                        .num_checkpoints = run.num_checkpoints,
+                        .progress = fit.progress,
+                        .state = follower->take_state()};
     if (result.steps.empty())
       throw ConfigError({.place = options.run.string(),
                          .found = "the run ends after step " + std::to_string(fit.progress.global_step),
                          .wanted = "a step that it has trained, not " + std::to_string(options.step)});
+    if (group != nullptr) gather_batches(result.steps.front(), *group);
     result.next_check = run.next_check(result.steps.back().global_step);
     return result;
   });

@@ -121,6 +121,11 @@ void Trainer::prepare_data(DataModule& data) {
 void Trainer::prepare_model(std::shared_ptr<Module> model) {
   constexpr const char* kHere = "Trainer::prepare_model";
   require_model(kHere, model);
+  if (rolls_back(options()))
+    throw ConfigError({.place = kHere,
+                       .found = "on_spike.action is \"rollback\"",
+                       .wanted = "\"warn\" or \"skip\" in custom training loops",
+                       .remedy = "only fit() can go back, because it repeats batches"});
   guarded(
       *impl_, kHere, [&] { impl_->prepare_model(model); }, model);
 }
@@ -136,6 +141,11 @@ bool Trainer::is_done() const { return impl_->prepared("Trainer::is_done", /*nee
 StateDict Trainer::state_dict() {
   constexpr const char* kHere = "Trainer::state_dict";
   return nested(*impl_, kHere, [&] { return impl_->prepared(kHere, /*needs_data=*/false).save_point(); });
+}
+
+bool Trainer::will_go_back() {
+  constexpr const char* kHere = "Trainer::will_go_back";
+  return nested(*impl_, kHere, [&] { return impl_->prepared(kHere, /*needs_data=*/false).find_spike(); });
 }
 
 void Trainer::load_state_dict(const StateDict& state) {

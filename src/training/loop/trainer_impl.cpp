@@ -93,26 +93,6 @@ void register_transform(Module& model, DataModule& data) {
   set_input_transform(model, transform);
 }
 
-// Returns the step for the kind of model that the context has. Throws ConfigError for options that such a
-// model cannot have.
-std::unique_ptr<Step> make_step(TrainingContext& context) {
-  const StepContext of_steps(context);
-  context.capture = capture_mode(of_steps);
-  if (context.options.step_graph == "on" && !context.capture.is_captured())
-    log_warning("step_graph: steps are not captured: " + context.capture.reason);
-  const bool is_captured = context.capture.is_captured();
-  auto update = std::make_unique<OptimizerUpdate>(of_steps, context.callbacks, context.stop,
-                                                  is_captured ? capture_update(of_steps) : nullptr);
-  std::unique_ptr<Step> step;
-  if (context.state.model->updates_manually()) {
-    step = std::make_unique<ManualStep>(of_steps, std::move(update));
-  } else {
-    auto gradients = is_captured ? capture_gradients(of_steps) : std::make_unique<BatchGradients>(of_steps);
-    step = std::make_unique<AutomaticStep>(of_steps, std::move(gradients), std::move(update));
-  }
-  return inspected(std::move(step), context.state, context.options);
-}
-
 }  // namespace
 
 Callback::~Callback() = default;
@@ -185,6 +165,26 @@ void Trainer::Impl::materialize(Module& model, DataModule& from) {
 }
 
 void Trainer::Impl::shard(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
+
+// Returns the step for the kind of model that the context has. Throws ConfigError for options that such a
+// model cannot have.
+std::unique_ptr<Step> Trainer::Impl::make_step(TrainingContext& context) {
+  const StepContext of_steps(context);
+  context.capture = capture_mode(of_steps);
+  if (context.options.step_graph == "on" && !context.capture.is_captured())
+    log_warning("step_graph: steps are not captured: " + context.capture.reason);
+  const bool is_captured = context.capture.is_captured();
+  auto update = std::make_unique<OptimizerUpdate>(of_steps, context.callbacks, context.stop,
+                                                  is_captured ? capture_update(of_steps) : nullptr);
+  std::unique_ptr<Step> step;
+  if (context.state.model->updates_manually()) {
+    step = std::make_unique<ManualStep>(of_steps, std::move(update));
+  } else {
+    auto gradients = is_captured ? capture_gradients(of_steps) : std::make_unique<BatchGradients>(of_steps);
+    step = std::make_unique<AutomaticStep>(of_steps, std::move(gradients), std::move(update));
+  }
+  return inspected(std::move(step), context.state, context.options);
+}
 
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   const TrainerOptions& options = context->options;
@@ -265,7 +265,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
     context->callbacks.call(&Callback::on_fit_start, *model);
     run_sanity_check(new_data);
     if (saved) loop.resume(*std::exchange(saved, std::nullopt));
-    result.metrics = loop.run();
+    result.metrics = rolls_back(options) ? run_with_rollbacks(fit_options.resume) : loop.run();
     result.reason = context->stop.reason();
     result.status = status_of(result.reason);
     result.progress = context->state.progress;

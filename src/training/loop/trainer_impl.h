@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -97,6 +98,14 @@ class Trainer::Impl {
   };
   ProcessGroup* group() const noexcept { return context->group(); }
   void shard(BatchSource& source) const;  // among the ranks
+  static std::unique_ptr<Step> make_step(TrainingContext& context);
+  // Runs the loop, and goes back after each spike (rollback.cpp). `resumed`: where the fit has started;
+  // empty: it is new.
+  Metrics run_with_rollbacks(const std::filesystem::path& resumed);
+  std::filesystem::path latest_checkpoint() const;  // collective
+  // False: the run has given up.
+  bool go_back(const EpochReport::StepRows& spike, const std::filesystem::path& checkpoint,
+               const StateDict& saved);
   std::vector<ValidationSource> validation_of(DataModule& data, std::optional<std::int64_t> limit) const;
   void materialize(Module& model, DataModule& data);  // lazy layers, before ranks compare
   void run_sanity_check(DataModule& data);

@@ -194,14 +194,6 @@ Progress load_progress(const StateDict& state) {
 
 // --- A new run ---
 
-// Does not use LibTorch's generators, from which training draws.
-std::string new_run_id() {
-  std::random_device device;
-  char text[17];
-  std::snprintf(text, sizeof text, "%08x%08x", device(), device());
-  return text;
-}
-
 // Returns the options with the monitored value and its direction filled in.
 PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& model) {
   const Module::Monitor monitor = monitor_of(options.monitor, options.mode, model, "plateau schedule");
@@ -235,6 +227,13 @@ std::unique_ptr<Optimizer> made_by(const OptimizerFactory& factory, const Module
 
 }  // namespace
 
+std::string new_run_id() {
+  std::random_device device;
+  char text[17];
+  std::snprintf(text, sizeof text, "%08x%08x", device(), device());
+  return text;
+}
+
 void TrainState::start(std::shared_ptr<Module> new_model) {
   model = std::move(new_model);
   forget_carried_states(*model);
@@ -249,6 +248,7 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
   is_early_stop_pending = has_custom_batches = false;
+  passed = {};
   log = EpochLog(log.device());  // the columns are those of the previous model
   digest = {};
   run_id = new_run_id();
@@ -381,6 +381,7 @@ void TrainState::save(StateDict& state) {
   digest.save(state);
   save_callbacks(options_.callbacks, state);
   save_progress(progress, state);
+  passed.save(state);
   if (has_custom_batches) state.metadata[saved_keys::kCustomBatches] = "true";
   if (time.is_set())
     state.metadata[saved_keys::kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
@@ -430,6 +431,7 @@ void TrainState::load(const StateDict& state) {
   digest.load(state, log.num_rows());
   load_callbacks(options_.callbacks, state);
   progress = load_progress(state);
+  passed = PassedBatches::load(state);
   has_custom_batches = state.metadata.contains(saved_keys::kCustomBatches);
   const auto spent = state.metadata.find(saved_keys::kSpentTime);
   time.start(spent == state.metadata.end()

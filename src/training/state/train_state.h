@@ -22,6 +22,7 @@
 #include "kindling/training/trainer_options.h"
 #include "metrics/log_digest.h"
 #include "training/state/grad_scaler.h"
+#include "training/state/passed_batches.h"
 #include "training/state/spike_detector.h"
 #include "training/state/stop_consensus.h"
 
@@ -50,6 +51,7 @@ class TrainState {
   std::optional<GradScaler> scaler;    // with a precision that needs it
   ShardStreams streams;                // with gradient_shards
   bool has_custom_batches = false;     // some came from outside, through prepare_batch()
+  PassedBatches passed{};              // after rollbacks
   TimeLimit time;
   bool is_early_stop_pending = false;  // requested before min_epochs and min_steps were reached
   std::string run_id{};                // of the run, through all its stops
@@ -101,6 +103,9 @@ class TrainState {
   bool is_open_ = false;
   bool has_warned_of_state_ = false;  // of an optimizer that may keep state outside the checkpoint
 };
+
+// Returns a new random run id. Does not use LibTorch's generators, from which training draws.
+std::string new_run_id();
 
 // Throws CheckpointError, or ConfigError for the optimizer, if the state of a saved run does not fit the
 // model or the options: precision, optimizer, schedule, gradient shards, and the types of callbacks. So many

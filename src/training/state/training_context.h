@@ -128,6 +128,11 @@ struct TrainingContext {
 // range, for a num_processes that the group does not have, and for shards that cannot be divided among ranks.
 std::shared_ptr<TrainingContext> make_context(Trainer& owner, TrainerOptions options);
 
+// True if a fit goes back to its latest checkpoint after a spike.
+inline bool rolls_back(const TrainerOptions& options) {
+  return options.on_spike && options.on_spike->action == "rollback";
+}
+
 // Returns the options as a run uses them: with those that fast_dev_run sets.
 KINDLING_API TrainerOptions with_fast_dev_run(TrainerOptions options);
 

@@ -9,6 +9,7 @@
 
 #include "cli/commands/process.h"
 #include "cli/commands/program_run.h"
+#include "kindling/base/file.h"
 #include "kindling/formats/image.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 
 int num_replayed_steps() {
   const char* set = std::getenv("KINDLING_SOAK_REPLAYS");
-  return set == nullptr ? 2 : std::max(std::atoi(set) / 4, 1);
+  return set == nullptr ? 2 : std::max(std::atoi(set) / 5, 1);
 }
 
 void write_lines(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
@@ -64,16 +65,23 @@ class ReplayedRun : public testing::TestWithParam<TrainedRun> {
       process.send(SIGKILL);
       process.wait();
     }
-    const ProgramRun fitted = run_program(words);
+    const ProgramRun fitted = run(words);
     ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
   }
   static int num_files(const fs::path& folder) {
     return static_cast<int>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
   }
+  // Ranks are processes of the program.
+  ProgramRun run(const std::vector<std::string>& words) const {
+    if (std::string(GetParam().name) != "ranks") return run_program(words);
+    ProgramRun program{.exit_code = Process(words, scratch_ / "output.txt").wait(), .out = {}, .err = {}};
+    program.out = program.err = read_file(scratch_ / "output.txt", std::size_t{1} << 24);
+    return program;
+  }
   fs::path run() const { return scratch_ / "runs/plants/0001"; }
   nlohmann::json json_of(std::vector<std::string> words) const {
     words.insert(words.begin() + 1, {run().string(), "--json"});
-    const ProgramRun program = run_program(words);
+    const ProgramRun program = run(words);
     EXPECT_EQ(program.exit_code, 0) << program.err;
     return nlohmann::json::parse(program.out, nullptr, /*allow_exceptions=*/false);
   }
@@ -103,6 +111,37 @@ TEST_P(ReplayedRun, IsConfirmedAtRandomSteps) {
   }
 }
 
+// A run that begins at a step of another one, with the same config, ends with the same weights and records.
+TEST_P(ReplayedRun, IsBranched) {
+  fit();
+  const std::int64_t step = GetParam().num_steps * 2 / 3;
+  const nlohmann::json replayed = json_of({"replay", "--step", std::to_string(step), "--branch", "other"});
+  const fs::path branch = scratch_ / "runs/other/0001";
+  EXPECT_EQ(replayed["branch"], branch.string());
+  const auto summary = [&] { return nlohmann::json::parse(std::ifstream(branch / "run.json")); };
+  const nlohmann::json parent{{"run", run().string()}, {"step", step}};
+  EXPECT_EQ(summary()["status"], "stopped");
+  EXPECT_EQ(summary()["parent"], parent);
+  const ProgramRun resumed = ReplayedRun::run({"fit", "--resume", branch.string(), "--quiet"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(summary()["status"], "finished");
+  EXPECT_EQ(summary()["parent"], parent);
+  const auto records = [](const fs::path& of) {
+    std::vector<std::vector<double>> numbers;
+    std::ifstream file(of / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const auto record = nlohmann::json::parse(line);
+      numbers.push_back({record["global_step"], record.value("train_loss", 0.), record.value("val_loss", 0.),
+                         record.value("train_loss_step", 0.)});
+    }
+    return numbers;
+  };
+  EXPECT_EQ(records(branch), records(run()));
+  const ProgramRun same = run_program(
+      {"diff", (run() / "weights.safetensors").string(), (branch / "weights.safetensors").string()});
+  EXPECT_EQ(same.exit_code, 0) << same.out;
+}
+
 constexpr const char* kDigitsRun = R"(
 name = "plants"
 [model]
@@ -116,7 +155,7 @@ batch_size = 64
 name = "adamw"
 )";
 
-// The steps are 23 per epoch of digits, and 5 of the table.
+// The steps are 23 per epoch of digits, 12 with two ranks, and 5 of the table.
 const std::string kCaptured = std::string(kDigitsRun) + R"(
 [schedule]
 name = "one_cycle"
@@ -152,6 +191,18 @@ max_epochs = 6
 every_n_steps = 5
 keep_last = 100
 )";
+const std::string kRanks = std::string(kDigitsRun) + R"(
+[[data.train_transforms]]
+name = "random_crop"
+size = [8, 8]
+padding = 1
+[trainer]
+num_processes = 2
+max_epochs = 5
+[checkpoint]
+every_n_steps = 5
+keep_last = 3
+)";
 const std::string kTableRun = R"(
 name = "plants"
 [model]
@@ -177,6 +228,7 @@ INSTANTIATE_TEST_SUITE_P(All, ReplayedRun,
                          testing::Values(TrainedRun{"captured", kCaptured.c_str(), 69},
                                          TrainedRun{"eager", kEager.c_str(), 32},
                                          TrainedRun{"killed", kKilled.c_str(), 138, true},
+                                         TrainedRun{"ranks", kRanks.c_str(), 60},
                                          TrainedRun{"table", kTableRun.c_str(), 40}),
                          [](const auto& info) { return info.param.name; });
 

@@ -274,7 +274,7 @@ TEST(SpikeOptions, AreChecked) {
   EXPECT_NE(error_of({.factor = std::nan("")}).find("factor"), std::string::npos);
   EXPECT_NE(error_of({.window = 7}).find("window"), std::string::npos);
   EXPECT_NE(error_of({.window = 10001}).find("window"), std::string::npos);
-  EXPECT_NE(error_of({.action = "rollback"}).find("action"), std::string::npos);
+  EXPECT_NE(error_of({.action = "stop"}).find("action"), std::string::npos);
 }
 
 }  // namespace
