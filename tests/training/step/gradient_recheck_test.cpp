@@ -1,6 +1,7 @@
 // Steps whose gradients are computed twice.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -144,9 +145,12 @@ TEST(GradientRecheckOnRanks, LeavesTheRunAsItIs) {
   EXPECT_TRUE(same(weights[1][0], weights[0][0]));
 }
 
+// KINDLING_SOAK_FLIPS in the environment: how many.
 TEST(GradientRecheckOfFaults, FindsEveryFlippedBit) {
+  const char* const set = std::getenv("KINDLING_SOAK_FLIPS");
+  const int num_flips = set == nullptr ? 20 : std::atoi(set);
   std::mt19937 random(7);
-  for (int trial = 0; trial < 20; ++trial) {
+  for (int trial = 0; trial < num_flips; ++trial) {
     const bool in_weight = random() % 2 == 0;
     const std::string name = in_weight ? "net.0.weight" : "net.4.bias";
     const auto element = static_cast<std::int64_t>(in_weight ? random() % 6 : 0);
