@@ -204,11 +204,11 @@ void ConfigTables::take_lr(std::optional<double> lr, double instead_of) {
 
 void ConfigTables::keep_found(ConfigTables& former) {
   if (!trainer.options.num_threads) trainer.options.num_threads = former.trainer.options.num_threads;
-  if (batch_finder.is_on) {
+  if (batch_finder.is_on && !former.batch_finder.is_on) {
     folder.compact_memory = former.folder.compact_memory;
     take_batch_size(former.data_options.batch_size);
   }
-  if (!lr_finder.is_on) return;
+  if (!lr_finder.is_on || former.lr_finder.is_on) return;
   double *const own = optimizer_lr(), *const found = former.optimizer_lr();
   if (lr_finder.use.update_attr && own != nullptr && found != nullptr) {
     *own = *found;

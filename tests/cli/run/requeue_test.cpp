@@ -161,6 +161,23 @@ TEST_F(RequeuedRun, StartsAgainInItsFolderIfItHadNoCheckpoint) {
   expect_same_run(run("runs"), run("undisturbed"));
 }
 
+// It searches again, so its config is that of the run.
+TEST_F(RequeuedRun, StartsAgainIfAFinderWasStopped) {
+  const auto words = fit("runs", {"lr_finder.num_training_steps=600"});
+  {
+    const Variable id("SLURM_JOB_ID", "17"), count("SLURM_RESTART_COUNT", "0");
+    Process process(words, output());
+    process.wait_until([&] { return fs::exists(run("runs") / "config.toml"); });
+    process.send(SIGKILL);
+    EXPECT_EQ(process.wait(), 137);
+  }
+  EXPECT_EQ(said().find("lr_finder   optimizer.lr = "), std::string::npos) << said();
+  EXPECT_EQ(live(words, 1), 0) << said();
+  EXPECT_NE(said().find("lr_finder   optimizer.lr = "), std::string::npos) << said();
+  EXPECT_EQ(said().find("the config has changed"), std::string::npos) << said();
+  EXPECT_FALSE(fs::exists(run("runs", "0002")));
+}
+
 TEST_F(RequeuedRun, EndsWith75IfSlurmRefuses) {
   write_text(scratch_ / "bin/refusal", "Requested operation is presently disabled for job 17\n");
   EXPECT_EQ(live(fit("runs", {"trainer.num_processes=2"}), 0, SIGUSR1), 75) << said();
