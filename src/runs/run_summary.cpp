@@ -122,7 +122,8 @@ std::vector<std::string> changed_files(const std::vector<DataFiles>& before,
     if (found->count != then.count || found->bytes != then.bytes)
       changed.push_back(then.path + " had " + size_text(then) + " and now has " + size_text(*found));
     else if (found->modified != then.modified)
-      changed.push_back(then.path + " was modified at " + found->modified + ", after " + then.modified);
+      changed.push_back(then.path + " was last modified at " + then.modified + " and now at " +
+                        found->modified);
   }
   return changed;
 }

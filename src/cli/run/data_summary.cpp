@@ -146,7 +146,7 @@ DataFiles files_at(const fs::path& path) {
 
 }  // namespace
 
-std::vector<DataFiles> files_in(const std::map<std::string, std::string>& config_values) {
+std::vector<DataFiles> data_files(const std::map<std::string, std::string>& config_values) {
   std::vector<DataFiles> found;
   for (const auto& [key, text] : config_values) {
     if (!key.starts_with("data.")) continue;

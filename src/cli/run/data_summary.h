@@ -19,6 +19,6 @@ DataSummary summary_of(DataModule& data, std::string name,
 
 // Returns the files and directories that values of [data] name, absolute paths and patterns, by key. Of a
 // directory at most a million files count.
-std::vector<DataFiles> files_in(const std::map<std::string, std::string>& config_values);
+std::vector<DataFiles> data_files(const std::map<std::string, std::string>& config_values);
 
 }  // namespace kindling

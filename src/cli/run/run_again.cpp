@@ -105,7 +105,7 @@ std::vector<std::string> doubts_about(const fs::path& run, const RunConfig& conf
   if (!difference.empty()) doubts.push_back("the data have changed: " + difference);
   const DataSummary before = run_data(run);
   if (before.checksum.empty() || !difference.empty())  // else the values are known to be the same
-    for (const std::string& changed : changed_files(before.files, files_in(config.values())))
+    for (const std::string& changed : changed_files(before.files, data_files(config.values())))
       doubts.push_back(changed);
   return doubts;
 }

@@ -15,7 +15,7 @@ void RunKeeper::on_fit_start(Trainer& trainer, Module&) {
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   const at::Tensor state = generator.get_state();
   DataSummary data = summary_of(*trainer.data(), config_.data.name.name);
-  data.files = files_in(config_.values());
+  data.files = data_files(config_.values());
   on_data_(std::move(data));
   generator.set_state(state);
 }

@@ -4,13 +4,19 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "kindling/base/error.h"
 #include "kindling/data/digits.h"
+#include "support/scratch.h"
 
 namespace kindling {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::shared_ptr<DataLoader> loader_of(std::vector<at::Tensor> tensors, std::int64_t batch_size = 2) {
   return std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)),
@@ -98,6 +104,49 @@ TEST(DataSummary, HasNoChecksumOfLargeOrComputedData) {
   EXPECT_EQ(summary_of(data, "", 47).checksum, "");
   data.val = std::make_shared<DataLoader>(std::make_shared<Computed>(), DataLoaderOptions{});
   EXPECT_EQ(summary_of(data, "").checksum, "");
+}
+
+TEST(DataFilesOfAConfig, AreFoundAndCompared) {
+  const Scratch scratch;
+  const auto write = [&](const char* name, const std::string& text) {
+    fs::create_directories((scratch / name).parent_path());
+    std::ofstream(scratch / name) << text;
+    const std::chrono::sys_seconds time = std::chrono::sys_days{std::chrono::year{2024} / 2 / 29};
+    fs::last_write_time(scratch / name, std::chrono::file_clock::from_sys(time));
+  };
+  write("a.csv", "12345");
+  write("parts/p1.npy", "12");
+  write("parts/p2.npy", "123");
+  write("parts/notes.txt", "1");
+  const auto found = [&] {
+    return data_files({{"data.file", "\"" + (scratch / "a.csv").string() + "\""},
+                       {"data.inputs", "[\"" + (scratch / "parts/p*.npy").string() + "\", \"" +
+                                           (scratch / "parts").string() + "\"]"},
+                       {"data.label", "\"/not/a/file\""},
+                       {"run.dir", "\"" + scratch.folder().string() + "\""}});
+  };
+  const std::vector<DataFiles> before = found();
+  ASSERT_EQ(before.size(), 3U);
+  EXPECT_EQ(before[0].path, scratch / "a.csv");
+  EXPECT_EQ(before[0].count, 1);
+  EXPECT_EQ(before[0].bytes, 5);
+  EXPECT_EQ(before[0].modified, "2024-02-29T00:00:00Z");
+  EXPECT_EQ(before[1].count, 2);
+  EXPECT_EQ(before[1].bytes, 5);
+  EXPECT_EQ(before[2].count, 3);
+  EXPECT_EQ(before[2].bytes, 6);
+  EXPECT_TRUE(changed_files(before, found()).empty());
+
+  fs::last_write_time(scratch / "a.csv", fs::last_write_time(scratch / "a.csv") + std::chrono::hours(1));
+  write("parts/p3.npy", "1234");
+  const std::vector<std::string> changed = changed_files(before, found());
+  ASSERT_EQ(changed.size(), 3U);
+  EXPECT_EQ(changed[0], (scratch / "a.csv").string() +
+                            " was last modified at 2024-02-29T00:00:00Z and now at "
+                            "2024-02-29T01:00:00Z");
+  EXPECT_EQ(changed[1],
+            (scratch / "parts/p*.npy").string() + " had 2 files of 5 bytes and now has 3 files of 9 bytes");
+  EXPECT_TRUE(changed[2].ends_with(" had 3 files of 6 bytes and now has 4 files of 10 bytes")) << changed[2];
 }
 
 }  // namespace
