@@ -45,8 +45,9 @@ struct ReplayedBatch {
   // float64 [samples]: loss() of each sample alone, for these outputs; -infinity for one that does not count.
   // Undefined, with the reason: the loss of the step is not the mean of these.
   at::Tensor losses{};
-  // float64 [samples], with the sum 1: the weight of each loss in the loss of the batch, as loss() says it,
-  // such as that of its class; 0 for one that does not count.
+  // float64 [samples]: the weight of each loss in the loss of the step, which is the mean with these weights
+  // over all batches of the step: that of loss(), such as that of a class, else 1; 0 for one that does not
+  // count.
   at::Tensor weights{};
   double mean_loss = 0;  // of the losses, with these weights
   std::string no_losses{};

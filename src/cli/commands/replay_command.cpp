@@ -299,7 +299,7 @@ struct BlamedSample {
   std::int64_t index = 0;
   std::int64_t label = -1;  // of a class, one per sample; else -1
   double loss = 0;
-  double part = 0;  // of the loss of its batch: the loss with its weight
+  double part = 0;  // of the loss of the step: the loss with its weight
 
   bool counts() const { return !std::isinf(loss) || loss > 0; }
 };
@@ -316,6 +316,9 @@ at::Tensor classes_of(const Batch& batch) {
 // batch have no losses.
 std::vector<BlamedSample> blamed_samples(const ReplayedStep& step, const fs::path& run) {
   std::vector<BlamedSample> samples;
+  double weights = 0;
+  for (const ReplayedBatch& batch : step.batches)
+    if (batch.weights.defined()) weights += batch.weights.sum().item<double>();
   for (const ReplayedBatch& batch : step.batches) {
     if (!batch.losses.defined())
       throw Error({.place = run.string() + ", step " + std::to_string(step.global_step),
@@ -328,7 +331,8 @@ std::vector<BlamedSample> blamed_samples(const ReplayedStep& step, const fs::pat
       BlamedSample sample{.index = indices[i],
                           .label = classes.defined() ? classes.const_data_ptr<std::int64_t>()[i] : -1,
                           .loss = batch.losses.const_data_ptr<double>()[i]};
-      sample.part = sample.counts() ? sample.loss * batch.weights.const_data_ptr<double>()[i] : sample.loss;
+      sample.part =
+          sample.counts() ? sample.loss * batch.weights.const_data_ptr<double>()[i] / weights : sample.loss;
       samples.push_back(sample);
     }
   }
@@ -357,6 +361,13 @@ std::vector<std::vector<std::string>> blame_rows(const ReplayOfRun& replayed,
   return rows;
 }
 
+// Empty for one that is no class, such as ignore_index.
+std::string label_text(std::int64_t label, const std::vector<std::string>& class_names) {
+  if (label < 0) return "";
+  const auto i = static_cast<std::size_t>(label);
+  return i < class_names.size() ? class_names[i] : std::to_string(label);
+}
+
 // `pictures`: uint8 [samples, height, width, channels], contiguous, or undefined.
 std::vector<Image> images_of(const at::Tensor& pictures) {
   std::vector<Image> images;
@@ -380,11 +391,13 @@ void write_page(const ReplayOfRun& replayed, const std::vector<BlamedSample>& sa
   page.notes.push_back(confirmation_text(replayed.result));
   const std::vector<std::string> names = replayed.data->class_names();
   std::vector<std::int64_t> shown;
+  bool has_labels = false;
   for (const BlamedSample& sample : samples) {
     if (shown.size() < kMostBlamed) shown.push_back(sample.index);
-    const auto label = static_cast<std::size_t>(sample.label);
-    if (sample.label >= 0) page.labels.push_back(label < names.size() ? names[label] : std::to_string(label));
+    has_labels |= sample.label >= 0;
+    page.labels.push_back(label_text(sample.label, names));
   }
+  if (!has_labels) page.labels.clear();
   page.pictures = images_of(sample_pictures(replayed.data->train_dataloader(), shown));
   write_file_atomically(file, html_of(page));
 }

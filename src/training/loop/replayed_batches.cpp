@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char *kTensors = "tensor.", *kNumTensors = "num_tensors", *kIndices = "indices",
                      *kOutputs = "outputs", *kLosses = "losses", *kWeights = "weights", *kMean = "mean_loss",
-                     *kNoOutputs = "no_outputs", *kNoLosses = "no_losses";
+                     *kNoOutputs = "no_outputs", *kNoLosses = "no_losses", *kNumBatches = "num_batches";
 
 StateDict state_of(const ReplayedBatch& batch) {
   StateDict state;
@@ -58,14 +58,15 @@ ReplayedBatch batch_of(const StateDict& state, std::int64_t rank) {
 
 void gather_batches(ReplayedStep& step, ProcessGroup& group) {
   StateDict own;
+  own.metadata[kNumBatches] = std::to_string(step.batches.size());
   for (std::size_t i = 0; i < step.batches.size(); ++i)
     put(own, std::to_string(i) + ".", state_of(step.batches[i]));
   const std::vector<std::string> all = group.all_gather(state_bytes(own));
   if (group.rank() != 0) return;
-  const std::size_t num_batches = step.batches.size();  // the same on all ranks
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     const StateDict state = state_of_bytes(all[rank], "the batches of rank " + std::to_string(rank));
-    for (std::size_t i = 0; i < num_batches; ++i)
+    const auto num_batches = number_of<std::int64_t>(state.metadata, kNumBatches, {.min = 0});
+    for (std::int64_t i = 0; i < num_batches; ++i)
       step.batches.push_back(
           batch_of(part_of(state, std::to_string(i) + "."), static_cast<std::int64_t>(rank)));
   }

@@ -49,8 +49,7 @@ bool are_close(double a, double b, bool has_16_bits) {
 
 double number_of(const at::Tensor& tensor) { return tensor.item().toDouble(); }
 
-// The loss of each sample alone, as a batch of one: a mean over it. Its weight in the batch's mean is that of
-// loss(), else 1.
+// The loss of each sample alone, as a batch of one: a mean over it. Its weight is that of loss(), else 1.
 struct SampleLosses {
   at::Tensor values{}, weights{};
   double mean = kNaN;
@@ -72,7 +71,6 @@ SampleLosses sample_losses(Module& model, const at::Tensor& outputs, const at::T
     weights += share;
   }
   losses.mean = sum / weights;
-  if (weights > 0) losses.weights.div_(weights);
   return losses;
 }
 
@@ -143,7 +141,8 @@ void StepWatcher::before_batch(const Batch& batch, const at::Tensor& indices) {
     squared_norm_ = 0;
     if (current_.global_step == step_) current_.before = copy_of_values(*context_.state.model);
   }
-  if (current_.global_step == step_) current_.batches.push_back(watched(batch, indices));
+  // Padding of ranks that have no more batches comes last.
+  if (current_.global_step == step_ && batch.is_valid()) current_.batches.push_back(watched(batch, indices));
 }
 
 void StepWatcher::on_gradients(const Optimizer& optimizer) {

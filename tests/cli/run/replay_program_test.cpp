@@ -11,6 +11,7 @@
 #include "cli/commands/program_run.h"
 #include "kindling/base/file.h"
 #include "kindling/formats/image.h"
+#include "kindling/formats/npz.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
 
@@ -48,16 +49,17 @@ struct TrainedRun {
 class ReplayedRun : public testing::TestWithParam<TrainedRun> {
  protected:
   // Kills the fit twice while it trains, and resumes it.
-  void fit() {
+  void fit(const std::vector<std::string>& more = {}) {
     write_plants(scratch_ / "plants.csv");
     write_lines(scratch_ / "plants.toml",
                 std::string(GetParam().config) + "\n[run]\ndir = \"" + (scratch_ / "runs").string() + "\"\n");
-    const std::vector<std::string> words{"fit",
-                                         "-c",
-                                         (scratch_ / "plants.toml").string(),
-                                         "checkpoint.resume=last",
-                                         "--quiet",
-                                         "trainer.num_gpus=0"};
+    std::vector<std::string> words{"fit",
+                                   "-c",
+                                   (scratch_ / "plants.toml").string(),
+                                   "checkpoint.resume=last",
+                                   "--quiet",
+                                   "trainer.num_gpus=0"};
+    words.insert(words.end(), more.begin(), more.end());
     for (int i = 0; GetParam().is_killed && i < 2; ++i) {
       Process process(words, scratch_ / "output.txt");
       const fs::path checkpoints = run() / "checkpoints";
@@ -272,6 +274,64 @@ TEST_P(ReplayedTable, ShowsAndBlamesItsRows) {
   EXPECT_NE(page.find("<th class=\"text\">label</th>"), std::string::npos);
   EXPECT_NE(page.find("<td class=\"text\">medium</td>"), std::string::npos);
   EXPECT_EQ(page.find("<img"), std::string::npos);
+}
+
+// 72 samples in batches of 16, 16, 16, 16 and 8: each has the same share of the step.
+TEST_P(ReplayedTable, BlamesTheSamplesOfAllBatchesOfAStep) {
+  fit({"trainer.accumulate_grad_batches=5"});
+  const nlohmann::json blamed = json_of({"blame", "--step", "3"});
+  ASSERT_EQ(blamed["samples"].size(), 72U);
+  double sum = 0, parts = 0;
+  for (const auto& sample : blamed["samples"]) sum += sample["loss"].get<double>();
+  for (const auto& sample : blamed["samples"]) {
+    EXPECT_NEAR(sample["part"].get<double>(), sample["loss"].get<double>() / sum, 1e-9);
+    parts += sample["part"].get<double>();
+  }
+  EXPECT_NEAR(parts, 1, 1e-9);
+  EXPECT_NEAR(sum / 72, blamed["step"]["loss"].get<double>(), 1e-5);
+}
+
+// Every third label does not count.
+TEST(BlamedArrays, HaveNoLabelWhereItIsIgnored) {
+  const Scratch scratch{memory_folder()};
+  std::vector<float> inputs;
+  std::vector<std::int64_t> labels;
+  for (int i = 0; i < 12; ++i) {
+    inputs.push_back(static_cast<float>(i));
+    labels.push_back(i % 3 == 2 ? -100 : i % 2);
+  }
+  write_npz(scratch / "ramp.npz",
+            std::vector<TensorToWrite>{{.name = "x",
+                                        .type = TensorType::float32,
+                                        .shape = {12, 1},
+                                        .data = inputs.data(),
+                                        .size_bytes = inputs.size() * sizeof(float)},
+                                       {.name = "y",
+                                        .type = TensorType::int64,
+                                        .shape = {12},
+                                        .data = labels.data(),
+                                        .size_bytes = labels.size() * sizeof(std::int64_t)}});
+  write_lines(
+      scratch / "ramp.toml",
+      "[model]\nname = \"softmax_regression\"\n[data]\nname = \"arrays\"\nfile = \"ramp.npz\"\n"
+      "val_inputs = \"x\"\nval_labels = \"y\"\nbatch_size = 12\n[trainer]\nmax_epochs = 1\n[run]\ndir = \"" +
+          (scratch / "runs").string() + "\"\n");
+  const ProgramRun fitted =
+      run_program({"fit", "-c", (scratch / "ramp.toml").string(), "trainer.num_gpus=0", "--quiet"});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  const ProgramRun written = run_program({"blame", (scratch / "runs/ramp/0001").string(), "--step", "1",
+                                          "--html", (scratch / "page.html").string()});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const std::string page = text_of(scratch / "page.html");
+  const auto count = [&](const std::string& cells) {
+    int found = 0;
+    for (std::size_t at = page.find(cells); at != std::string::npos; at = page.find(cells, at + 1)) ++found;
+    return found;
+  };
+  const std::string next = "</td><td class=\"text\">";
+  EXPECT_EQ(count(next + "0</td>"), 4) << page;
+  EXPECT_EQ(count(next + "1</td>"), 4) << page;
+  EXPECT_EQ(count(next + "</td>"), 4) << page;
 }
 
 TEST(BlamedImages, AreOnThePage) {

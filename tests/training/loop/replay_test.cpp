@@ -147,7 +147,7 @@ TEST_P(Replays, HaveTheSamplesGradientsAndWeightsOfTheStep) {
   EXPECT_TRUE(same(batch.indices, at::tensor(std::vector<std::int64_t>{2, 3})));
   EXPECT_TRUE(same(batch.outputs, at::tensor({0.125F, 0.1875F}).unsqueeze(1)));
   EXPECT_TRUE(same(batch.losses, at::tensor({3.875, 5.8125}, at::kDouble)));
-  EXPECT_TRUE(same(batch.weights, at::tensor({0.5, 0.5}, at::kDouble)));
+  EXPECT_TRUE(same(batch.weights, at::ones({2}, at::kDouble)));
   EXPECT_EQ(batch.no_losses, "");
   ASSERT_EQ(step.gradient_norms.size(), 1);
   EXPECT_EQ(step.gradient_norms[0], std::pair(std::string("weight"), 2.5));
@@ -339,8 +339,30 @@ TEST_P(Replays, HaveTheWeightsOfSampleLosses) {
       replay(of_slope(), std::make_shared<WeightedByLabel>(), data, {.run = run.folder(), .step = 2});
   const ReplayedBatch& batch = result.steps[0].batches[0];
   ASSERT_TRUE(batch.weights.defined()) << batch.no_losses;
-  EXPECT_TRUE(same(batch.weights, at::tensor({0.4, 0.6}, at::kDouble)));
-  EXPECT_NEAR((batch.weights * batch.losses).sum().item<double>(), result.steps[0].loss, 1e-5);
+  EXPECT_TRUE(same(batch.weights, at::tensor({4, 6}, at::kDouble)));
+  EXPECT_NEAR((batch.weights * batch.losses).sum().item<double>() / 10, result.steps[0].loss, 1e-5);
+}
+
+// Batches of 2, 2 and 1 samples.
+TEST_P(Replays, HaveWeightsOfSampleLossesOverAllBatchesOfAStep) {
+  TrainerOptions options = of_slope();
+  options.accumulate_grad_batches = 3;
+  const auto expect_mean = [&](std::shared_ptr<Module> model, double total) {
+    const Scratch run;
+    TensorData data = ramp(5, 2, 2);
+    const ReplayedStep step = replay(options, model, data, {.run = run.folder(), .step = 2}).steps.at(0);
+    ASSERT_EQ(step.batches.size(), 3U);
+    double sum = 0, weights = 0;
+    for (const ReplayedBatch& batch : step.batches) {
+      ASSERT_TRUE(batch.losses.defined()) << batch.no_losses;
+      sum += (batch.weights * batch.losses).nansum().item<double>();
+      weights += batch.weights.sum().item<double>();
+    }
+    EXPECT_EQ(weights, total);
+    EXPECT_NEAR(sum / weights, step.loss, 1e-5 * std::abs(step.loss));
+  };
+  expect_mean(std::make_shared<Slope>(), 5);
+  expect_mean(std::make_shared<WeightedByLabel>(), 0 + 2 + 4 + 6 + 8);
 }
 
 TEST_P(Replays, ExplainMissingSampleLosses) {
