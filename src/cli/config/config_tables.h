@@ -114,8 +114,8 @@ struct ConfigTables {
   // keep their ratio to `instead_of`, the previous rate of the first group; without `lr` all are unchanged.
   void take_batch_size(std::int64_t batch_size);
   void take_lr(std::optional<double> lr, double instead_of);
-  // Copies the results of the finders from the config of a run that goes on. It does not search again what has
-  // been found.
+  // Copies the results of the finders from the config of a run that goes on. It does not search again what
+  // has been found.
   void keep_found(ConfigTables& former);
 };
 
