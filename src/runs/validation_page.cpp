@@ -220,22 +220,44 @@ PagePicture picture_of(const ChannelErrors& channel, const std::string& name) {
           .high = high};
 }
 
+bool is_one_row(const FieldErrors& errors) { return errors.channels.front().height == 1; }
+
+Chart chart_of(const FieldErrors& errors) {
+  Chart chart{.title = "RMSE of each cell", .xlabel = "cell", .has_whole_x = true, .marks_gaps = true};
+  for (std::size_t i = 0; i < errors.channels.size(); ++i) {
+    const ChannelErrors& channel = errors.channels[i];
+    if (channel.map.values.empty()) continue;
+    const std::size_t stride = (channel.width + channel.map.width - 1) / channel.map.width;
+    Curve curve{.label = "channel " + std::to_string(i)};
+    for (std::size_t column = 0; column < channel.map.width; ++column) {
+      curve.x.push_back(static_cast<double>(column * stride));
+      curve.y.push_back(channel.map.values[column]);
+    }
+    chart.curves.push_back(std::move(curve));
+  }
+  return chart;
+}
+
+std::string colors_text(const FieldErrors& errors) {
+  const bool has_infinite = std::ranges::any_of(
+      errors.channels, [](const ChannelErrors& channel) { return channel.num_infinite > 0; });
+  return std::string(" Row 0 is at the top. Cells without a target are grey") +
+         (has_infinite ? ", cells with an output that is not finite are red." : ".");
+}
+
 std::string field_note(const FieldErrors& errors) {
   const ChannelErrors& first = errors.channels.front();
   std::string text =
       "The root of the mean squared error (RMSE) of each cell over the validation samples, in the unit of "
-      "the data. "
-      "Row 0 is at the top. Cells without a target are grey";
-  text += std::ranges::any_of(errors.channels,
-                              [](const ChannelErrors& channel) { return channel.num_infinite > 0; })
-              ? ", cells with an output that is not finite are red."
-              : ".";
+      "the data.";
+  text += is_one_row(errors) ? " A cross marks cells without a target and with an output that is not finite."
+                             : colors_text(errors);
   const auto cells = [](std::size_t size, std::size_t shown) {
     return std::to_string((size + shown - 1) / shown);
   };
   if (first.map.height < first.height || first.map.width < first.width)
-    text += " A pixel is the root mean square of " + cells(first.height, first.map.height) + " x " +
-            cells(first.width, first.map.width) + " cells.";
+    text += std::string(is_one_row(errors) ? " A point" : " A pixel") + " is the root mean square of " +
+            cells(first.height, first.map.height) + " x " + cells(first.width, first.map.width) + " cells.";
   return text + " field_errors.npy has all values of " +
          count_text(static_cast<double>(errors.num_channels)) +
          (errors.num_channels == 1 ? " channel." : " channels.");
@@ -246,7 +268,8 @@ PageSection field_section(const RunFiles& files) {
   if (errors.channels.empty()) return {};
   PageSection section{.title = "Errors of the validation fields"};
   PagePictures pictures;
-  for (std::size_t i = 0; i < errors.channels.size() && can_read_png(); ++i)
+  if (is_one_row(errors)) section.parts.push_back(PageCharts{{chart_of(errors)}});
+  for (std::size_t i = 0; i < errors.channels.size() && !is_one_row(errors) && can_read_png(); ++i)
     if (!errors.channels[i].map.values.empty())
       pictures.pictures.push_back(picture_of(errors.channels[i], "channel " + std::to_string(i)));
   if (!pictures.pictures.empty()) section.parts.push_back(std::move(pictures));
@@ -254,7 +277,7 @@ PageSection field_section(const RunFiles& files) {
   section.parts.push_back(
       PageTable{.titles = rows[0], .rows = {rows.begin() + 1, rows.end()}, .num_text_columns = 1});
   section.parts.push_back(PageNote{field_note(errors)});
-  if (!can_read_png())
+  if (!is_one_row(errors) && !can_read_png())
     section.parts.push_back(PageNote{"There are no pictures: Kindling was built without libpng."});
   section.parts.push_back(source_of(files));
   return section;

@@ -230,11 +230,14 @@ TEST_F(Arrays, OfAnotherFileArePredicted) {
   for (const at::Tensor& odd : {images_.to(at::kFloat), images_.flatten(1), images_.unsqueeze(1)}) {
     ArrayData refusing({.file = file});
     refusing.predict_from(write("odd.safetensors", {{"x", odd}}));
-    EXPECT_NE(error_text<DataError>([&] {
-                refusing.predict_dataloader();
-              }).find("expected: samples like the training samples, Byte [0, 2, 2] except for their number"),
+    EXPECT_NE(error_text<DataError>([&] { refusing.predict_dataloader(); })
+                  .find("expected: samples like those of the training, Byte [2, 2] each, of the same or "
+                        "another size"),
               std::string::npos);
   }
+  ArrayData larger({.file = file});
+  larger.predict_from(write("larger.safetensors", {{"x", at::zeros({3, 4, 6}, at::kByte)}}));
+  EXPECT_EQ(all_of(larger, larger.predict_dataloader())[0].sizes(), (at::IntArrayRef{3, 4, 6}));
   std::filesystem::remove(file);  // the training file is not needed then
   ArrayData alone({.file = file});
   alone.predict_from(other);

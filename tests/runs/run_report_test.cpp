@@ -209,6 +209,14 @@ TEST(RunPage, ShowsTheErrorsOfFields) {
   EXPECT_TRUE(
       contains(html, "<td class=\"text\">1</td><td></td><td></td><td></td><td></td><td>5</td><td>1</td>"));
   EXPECT_TRUE(contains(html, "<td class=\"text\">1998-01-03</td><td>0.123457</td>"));
+  put_file(scratch / "field_errors.npy", npy_of({2, 1, 3}, {nan, 0.5F, 2, 3, nan, 1}));
+  const std::string line = to_html(page_of_run(read_run_files(scratch.folder()), metrics));
+  EXPECT_TRUE(contains(line, "RMSE of each cell"));
+  EXPECT_TRUE(contains(line, "channel 1"));
+  EXPECT_FALSE(contains(line, "Map of the errors"));
+  EXPECT_FALSE(contains(line, "Row 0 is at the top"));
+  put_file(scratch / "field_errors.npy",
+           npy_of({2, 2, 3}, {nan, 0.5F, 2, 3, nan, 1, inf, nan, nan, nan, nan, nan}));
   const std::string text = validation_text(read_run_files(scratch.folder()));
   EXPECT_TRUE(contains(text, "channel  smallest  largest  row of it")) << text;
   EXPECT_TRUE(contains(text, "0             0.5        3")) << text;

@@ -68,6 +68,8 @@ class KINDLING_API UnetRegressor : public Regressor {
   // True for this class only; a derived class must override it for its own step.
   bool static_step() const override { return typeid(*this) == typeid(UnetRegressor); }
 
+  std::int64_t space_dims() const override { return options_.dims; }
+
   // From full resolution to the lowest, and back.
   std::vector<torch::nn::Sequential> encoder, decoder;
   std::vector<torch::nn::AnyModule> up;  // ConvTranspose1d, ConvTranspose2d or ConvTranspose3d

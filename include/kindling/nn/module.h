@@ -93,6 +93,9 @@ class KINDLING_API Module : public torch::nn::Module {
   // True if the outputs estimate the labels, numbers of the same shape: validation_report() then has
   // residuals.
   virtual bool is_regressor() const { return false; }
+  // Of a regressor of fields: the dimensions of space of its outputs [batch, channels, …] or [batch, …]. The
+  // report has maps of up to two.
+  virtual std::int64_t space_dims() const { return 2; }
 
   // Logs a scalar of a step, on any device, without reading it. The trainer writes it to its log on the
   // device and reports the mean over the epoch, weighted by the number of samples unless a weight is given.

@@ -82,9 +82,9 @@ struct ValidationReport {
   double ece = 0;
   std::vector<ClassCounts> class_counts{};  // of a classifier with several labels per sample (multi_label)
   Residuals residuals{};
-  // Of a regressor of fields: float32 [channels, height, width], the root of the mean squared error of each
-  // cell over the samples with a target there; NaN without any, and infinity if an output is not finite.
-  // Undefined for other models, and for samples of several sizes.
+  // Of a regressor of fields: float32 [channels, height, width] (height 1 in one dimension), the root of the
+  // mean squared error of each cell over the samples with a target there; NaN without any, and infinity if an
+  // output is not finite. Undefined for other models, for volumes, and for samples of several sizes.
   at::Tensor field_errors{};
   // The largest loss first; of equal ones the first in the data.
   std::vector<WorstPrediction> worst{};
@@ -112,9 +112,9 @@ struct ValidationReport {
 //   (ClassLossOptions::ignore_index) do not count. Of labels that are class probabilities, the largest
 //   counts. With several labels per sample, such as pixels, an ExportedModule has nothing.
 // - A regressor (Module::is_regressor()) with outputs [batch] or [batch, targets], at most 64 targets, or
-//   with fields, [batch, …] of three or more dimensions. Targets that are NaN or that an ExportedModule
-//   ignores do not count; samples without others are skipped. Fields have worst predictions and, as
-//   [batch, channels, height, width] or [batch, height, width], the errors of their cells.
+//   with fields: [batch, …] of three or more dimensions, or [batch, values]. Targets that are NaN or that an
+//   ExportedModule ignores do not count; samples without others are skipped. Fields have worst predictions
+//   and, in one or two dimensions of space (Module::space_dims()), the errors of their cells.
 //
 // Targets and predictions of a regressor are in the unit of the data (DataModule::unscale_targets()).
 //

@@ -41,8 +41,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTrial = "Trainer::fit";  // place of LibTorch's errors in try_batch()
-
 at::Tensor random_state_of_cpu() { return at::globalContext().defaultGenerator(at::kCPU).get_state(); }
 
 class FitCheck {
@@ -221,7 +219,8 @@ class FitCheck {
     } catch (const Error& error) {
       const auto current = std::current_exception();
       findings_.collect("model", [&] {
-        if (error.parts().place == kTrial) refuse_step(error);
+        if (error.parts().place == kTrialOfTraining) refuse_step(error);
+        if (error.parts().place == kTrialOfValidation) refuse_validation(error);
         std::rethrow_exception(current);
       });
     } catch (...) {
@@ -246,6 +245,17 @@ class FitCheck {
                       .are_integers = at::isIntegralType(input.scalar_type(), /*includeBool=*/true),
                       .can_divide = fit_.values.contains("data.divisor")},
                      error.parts());
+  }
+
+  // The same in a validation step, whose samples are whole even if those of the training are patches.
+  [[noreturn]] void refuse_validation(const Error& error) {
+    ErrorParts parts = error.parts();
+    parts.place = "model '" + fit_.text("model.name") + "', validation";
+    if (fit_.values.contains("data.patch"))
+      parts.remedy =
+          "validation has whole fields: choose a model for fields of any size, such as "
+          "unet_regressor, or remove data.patch";
+    throw Error(parts);
   }
 
   // Throws ConfigError if the data has more classes than the model. In memory, the labels themselves count.

@@ -67,10 +67,10 @@ at::Tensor checked_weights(const SourceArray& array, std::int64_t num_samples) {
   return values;
 }
 
-// Returns true for samples of the same shape that are all integers or all floating-point: pixels as bytes are
-// not pixels in [0, 1].
+// Returns true for samples of as many dimensions that are all integers or all floating-point: pixels as bytes
+// are not pixels in [0, 1]. Whether it takes other sizes is up to the model.
 bool are_alike(const at::Tensor& inputs, const at::Tensor& others) {
-  return inputs.sizes().slice(1) == others.sizes().slice(1) && is_integer(inputs) == is_integer(others);
+  return inputs.dim() == others.dim() && is_integer(inputs) == is_integer(others);
 }
 
 at::Tensor samples_of(const at::Tensor& tensor, const std::vector<std::int64_t>& chosen) {
@@ -373,8 +373,9 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
   if (lengths) inputs = rows_of_series(inputs, *lengths);
   std::vector<Column> samples{input_column(inputs, is_scaled(impl_->options))};
   if (impl_->sample.defined() && !are_alike(no_rows_of(samples[0]), impl_->sample))
-    inputs.refuse("samples like the training samples, " + type_text(impl_->sample) +
-                  " except for their number");
+    inputs.refuse("samples like those of the training, " +
+                  std::string(c10::toString(impl_->sample.scalar_type())) + " " +
+                  shape_text(impl_->sample.sizes().slice(1)) + " each, of the same or another size");
   impl_->add_more_inputs(arrays[0], file, samples, lengths);
   return impl_->predict_loader =
              std::make_shared<DataLoader>(dataset_of(samples), loader_options(/*train=*/false));

@@ -34,7 +34,7 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
     with_memory_errors("evaluation batch", i + 1, batch.num_samples(), [&] {
       const AutocastScope autocast(source.placement().precision, log.device());
       model.take_loss_weight();  // of a step that has thrown
-      (model.*step)(batch);
+      with_batch_in_errors("evaluation", batch, [&] { (model.*step)(batch); });
       model.take_loss_weight();  // of a step that has not logged it
     });
     log.append({.batch = i, .weight = static_cast<double>(batch.num_valid())});
@@ -96,7 +96,8 @@ at::Tensor predict_loop(Module& model, BatchSource& source) {
   Batch batch;
   while (source.next(batch)) {
     const AutocastScope autocast(source.placement().precision, source.placement().device());
-    outputs.append(source.data().unscale_targets(model.predict_step(batch)));
+    outputs.append(with_batch_in_errors(
+        "prediction", batch, [&] { return source.data().unscale_targets(model.predict_step(batch)); }));
   }
   return move_to(outputs.whole(), cpu());
 }

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "device/float32_products.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/training/stop_token.h"
 #include "nn/scoped_model_state.h"
+#include "tensors/shape_text.h"
 #include "training/state/batch_source.h"
 #include "training/state/training_context.h"
 
@@ -43,6 +47,19 @@ struct EvaluationHooks {
 // false if a stop ended it early.
 bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, EpochLog& log,
                    const EvaluationHooks& hooks = {});
+// Calls work on a batch. Errors of LibTorch also say what the batch has: "a validation batch of Float [4,
+// 1]".
+template <class Call>
+auto with_batch_in_errors(const char* what, const Batch& batch, const Call& call) {
+  try {
+    return call();
+  } catch (c10::Error& error) {
+    error.add_context(
+        std::string("a ") + what + " batch of " +
+        joined(batch.tensors(), ", ", [](const at::Tensor& tensor) { return type_text(tensor); }));
+    throw;
+  }
+}
 // Returns the outputs of predict_step() for all samples on the CPU, copied there once.
 at::Tensor predict_loop(Module& model, BatchSource& source);
 

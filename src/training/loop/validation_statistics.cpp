@@ -326,13 +326,16 @@ struct SquaredErrors {
 // The sums of the squared errors of each cell, on the device.
 class CellErrors {
  public:
+  explicit CellErrors(std::int64_t space_dims) : space_dims_(static_cast<std::size_t>(space_dims)) {}
+
   // `sizes`: of a sample.
   void add(const SquaredErrors& batch, at::IntArrayRef sizes) {
     if (!sums_.defined())
       sizes_ = sizes.vec();
     else if (sizes != at::IntArrayRef(sizes_))
       has_several_sizes_ = true;
-    if (has_several_sizes_ || sizes.size() > 3) return;  // no pictures of volumes
+    if (has_several_sizes_ || space_dims_ > 2 || sizes.size() > space_dims_ + 1)
+      return;  // no maps of volumes
     const at::Tensor sums = at::stack({batch.errors.sum(0), batch.is_counted.sum(0).to(at::kDouble)});
     sums_ = sums_.defined() ? sums_.add_(sums) : sums;
   }
@@ -344,10 +347,13 @@ class CellErrors {
                      map = rmse.masked_fill_(is_infinite, std::numeric_limits<double>::infinity());
     const at::Tensor on_host = move_to(map.to(at::kFloat), cpu()).view(sizes_);
     if (on_host.isnan().all().item<bool>()) return {};
-    return sizes_.size() == 3 ? on_host : on_host.unsqueeze(0);
+    const bool has_channels = sizes_.size() == space_dims_ + 1;
+    return on_host.reshape({has_channels ? sizes_[0] : 1,
+                            space_dims_ == 2 && sizes_.size() > 1 ? sizes_.end()[-2] : 1, sizes_.back()});
   }
 
  private:
+  std::size_t space_dims_;
   std::vector<std::int64_t> sizes_{};
   bool has_several_sizes_ = false;
   at::Tensor sums_{};  // float64 [2, numbers]: the squared errors, and how many there are
@@ -355,8 +361,12 @@ class CellErrors {
 
 class RegressionStatistics : public SampleStatistics {
  public:
-  RegressionStatistics(const ValidationReportOptions& options, std::optional<std::int64_t> ignore_index)
-      : SampleStatistics(options), ignore_index_(ignore_index), pairs_(2 * options.max_residuals) {}
+  RegressionStatistics(const ValidationReportOptions& options, std::optional<std::int64_t> ignore_index,
+                       std::int64_t space_dims)
+      : SampleStatistics(options),
+        ignore_index_(ignore_index),
+        pairs_(2 * options.max_residuals),
+        cells_(space_dims) {}
 
   void write_to(ValidationReport& report) const override {
     SampleStatistics::write_to(report);
@@ -376,9 +386,9 @@ class RegressionStatistics : public SampleStatistics {
 
  private:
   void add(const at::Tensor& outputs, const at::Tensor& labels) override {
-    if (outputs.dim() > 2) return add_fields(outputs, labels);
-    const bool is_table = outputs.dim() == 1 || (outputs.dim() == 2 && outputs.size(1) <= kMostTargets);
-    if (!is_table) return;
+    if (outputs.dim() > 2 || (outputs.dim() == 2 && outputs.size(1) > kMostTargets))
+      return add_fields(outputs, labels);
+    if (outputs.dim() == 0) return;
     const RegressionPair pair = regression_pair(kReportPlace, outputs, labels, {});
     const at::Tensor pairs = at::cat({pair.labels, pair.outputs}, 1);
     pairs_.add(pairs, num_samples());
@@ -429,7 +439,7 @@ class RegressionStatistics : public SampleStatistics {
   static constexpr double kNoTarget = std::numeric_limits<double>::quiet_NaN();
   std::optional<std::int64_t> ignore_index_;
   ThinnedRows pairs_;  // targets, then predictions
-  CellErrors cells_{};
+  CellErrors cells_;
 };
 
 }  // namespace
@@ -447,7 +457,7 @@ std::unique_ptr<ValidationStatistics> validation_statistics(const Module& model,
     return std::make_unique<LabelStatistics>(options, of_classes->loss_options().ignore_index);
   if (!is_classifier && model.is_regressor()) {
     const auto ignored = of_classes != nullptr ? of_classes->loss_options().ignore_index : std::nullopt;
-    return std::make_unique<RegressionStatistics>(options, ignored);
+    return std::make_unique<RegressionStatistics>(options, ignored, model.space_dims());
   }
   return nullptr;
 }

@@ -167,7 +167,9 @@ void try_validation(TrialBatch& trial, const std::shared_ptr<TrainingContext>& c
   const EvaluationScope scope(*trial.model, context, log);
   {
     const AutocastScope autocast(context->placement.precision, context->device());
-    trial.model->validation_step(batch);
+    with_libtorch_errors(kTrialOfValidation, [&] {
+      with_batch_in_errors("validation", batch, [&] { trial.model->validation_step(batch); });
+    });
   }
   const auto add = [](std::vector<std::string>& list, const std::string& name) {
     if (std::ranges::find(list, name) == list.end()) list.push_back(name);
@@ -236,7 +238,7 @@ Batch prepared_sample(DataModule& data, const Dataset& dataset, std::int64_t ind
 
 TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_model, DataModule& data,
                      std::int64_t num_ranks) {
-  return with_libtorch_errors("Trainer::fit", [&] {
+  return with_libtorch_errors(kTrialOfTraining, [&] {
     const RandomStateGuard random_state(cpu());
     // Only if the run sets the number: to set and restore it affects MKL, and so the last bits.
     std::optional<OperatorThreads> threads;

@@ -14,6 +14,9 @@
 
 namespace kindling {
 
+// Places of LibTorch's errors in try_batch().
+constexpr const char *kTrialOfTraining = "Trainer::fit", *kTrialOfValidation = "Trainer::validate";
+
 // What one batch shows about a run.
 struct TrialBatch {
   std::shared_ptr<Module> model{};            // with the parameters of its lazy layers

@@ -51,6 +51,26 @@ class ArrayRun : public testing::Test {
   Scratch scratch_;
 };
 
+// A linear layer takes one size.
+TEST_F(ArrayRun, NamesTheSizesThatAModelCannotTake) {
+  const ProgramRun of_patches = fit({"data.patch=[4,4]"});
+  EXPECT_EQ(of_patches.exit_code, 1);
+  EXPECT_NE(of_patches.err.find("model 'softmax_regression', validation: "), std::string::npos)
+      << of_patches.err;
+  EXPECT_NE(of_patches.err.find("a validation batch of Float [64, 1, 8, 8]"), std::string::npos)
+      << of_patches.err;
+  EXPECT_NE(of_patches.err.find("or remove data.patch"), std::string::npos) << of_patches.err;
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/digits/0001"));
+  ASSERT_EQ(fit().exit_code, 0);
+  write("large.npz", {{"x", at::zeros({3, 1, 9, 12}, at::kByte)}});
+  const ProgramRun predicted =
+      run_program({"predict", scratch_ / "runs/digits/0001", scratch_ / "large.npz"});
+  EXPECT_NE(predicted.exit_code, 0);
+  EXPECT_NE(predicted.err.find("Trainer::predict: "), std::string::npos) << predicted.err;
+  EXPECT_NE(predicted.err.find("a prediction batch of Float [3, 1, 9, 12]"), std::string::npos)
+      << predicted.err;
+}
+
 TEST_F(ArrayRun, LearnsAndPredictsAnotherFile) {
   ASSERT_EQ(fit().exit_code, 0);
   const std::string run = scratch_ / "runs/digits/0001";

@@ -218,8 +218,6 @@ TEST_P(ValidationReports, HaveTheMasksOfTheWorstSegmentations) {
 TEST_P(ValidationReports, AreEmptyForOtherModels) {
   NamedRows numbers = rows_with(at::rand({4, 2}), at::rand({4, 2}));
   EXPECT_TRUE(report_of<Slope>(numbers).is_empty());
-  NamedRows wide = rows_with(at::rand({4, 65}), at::rand({4, 65}));
-  EXPECT_TRUE(report_of<GivenNumbers>(wide).is_empty());
 }
 
 TEST_P(ValidationReports, CountSeveralLabelsPerSample) {
@@ -341,6 +339,34 @@ TEST_P(ValidationReports, HaveTheErrorsOfFieldsInAnyBatches) {
     ASSERT_EQ(errors.sizes(), (at::IntArrayRef{3, 5, 4}));
     EXPECT_TRUE(at::allclose(errors, expected, 1.2e-7, 0, /*equal_nan=*/true));  // an ulp of float32
   }
+}
+
+template <std::int64_t Dims>
+struct GivenFields : GivenNumbers {
+  std::int64_t space_dims() const override { return Dims; }
+};
+
+TEST_P(ValidationReports, HaveTheErrorsOfFieldsOfTheModelsDimensions) {
+  const auto errors_of = [&](auto model, const std::vector<std::int64_t>& shape) {
+    const at::Tensor outputs = at::randn(shape);
+    NamedRows data = rows_with(outputs, at::zeros_like(outputs), 3);
+    const at::Tensor errors = report_of<typename decltype(model)::type>(data).field_errors;
+    if (errors.defined())
+      EXPECT_TRUE(at::allclose(
+          errors, outputs.to(at::kDouble).square().mean(0).sqrt().to(at::kFloat).view(errors.sizes())));
+    return errors.defined() ? errors.sizes().vec() : std::vector<std::int64_t>{};
+  };
+  const std::type_identity<GivenFields<1>> line;
+  const std::type_identity<GivenNumbers> plane;
+  const std::type_identity<GivenFields<3>> space;
+  using Sizes = std::vector<std::int64_t>;
+  EXPECT_EQ(errors_of(line, {5, 70}), (Sizes{1, 1, 70}));
+  EXPECT_EQ(errors_of(line, {5, 2, 7}), (Sizes{2, 1, 7}));
+  EXPECT_EQ(errors_of(line, {5, 2, 7, 3}), Sizes{});
+  EXPECT_EQ(errors_of(plane, {5, 70}), (Sizes{1, 1, 70}));
+  EXPECT_EQ(errors_of(plane, {5, 4}), Sizes{});  // they have residuals
+  EXPECT_EQ(errors_of(space, {5, 2, 7, 3}), Sizes{});
+  EXPECT_EQ(errors_of(space, {5, 1, 2, 7, 3}), Sizes{});
 }
 
 // Samples of a batch are as wide as it has samples.
