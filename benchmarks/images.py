@@ -23,7 +23,7 @@ from facts import append_result, machine_facts
 
 ROOT = Path(__file__).resolve().parent.parent
 # kind of files, their size, the size of the result, target of the ratio
-CASES = [("png", 64, None, 2.0), ("jpg", 64, None, 2.0), ("jpg", 256, None, 1.2), ("jpg", 256, 64, None), ("png", 256, 64, None)]
+CASES = [("png", 64, None, 2.0), ("jpg", 64, None, 2.0), ("jpg", 256, None, 1.2), ("jpg", 256, 64, None), ("png", 256, None, 2.0), ("png", 256, 64, 2.0)]
 
 
 def write_images(folder, kind, size, count):

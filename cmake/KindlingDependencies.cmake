@@ -132,7 +132,7 @@ kindling_file_library(png PACKAGE libpng-dev HEADER png.h LIBRARY png)
 kindling_file_library(jpeg PACKAGE libjpeg-dev HEADER jpeglib.h LIBRARY jpeg)
 kindling_file_library(webp PACKAGE libwebp-dev HEADER webp/decode.h LIBRARY webp)
 kindling_file_library(tiff PACKAGE libtiff-dev HEADER tiffio.h LIBRARY tiff)
-# It inflates what HDF5 has compressed; without it, zlib does.
+# It inflates the pixels of PNG files and what HDF5 has compressed; without it, zlib does.
 kindling_file_library(deflate PACKAGE libdeflate-dev HEADER libdeflate.h LIBRARY deflate WITHOUT "zlib inflates instead")
 kindling_file_library(hdf5 PACKAGE libhdf5-dev HEADER hdf5.h FOLDER hdf5/serial LIBRARY hdf5_serial hdf5)
 kindling_file_library(netcdf PACKAGE libnetcdf-dev HEADER netcdf.h LIBRARY netcdf)

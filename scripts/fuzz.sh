@@ -22,7 +22,7 @@ flags=(-std=c++20 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=unde
 # Libraries that test.sh installs.
 codecs=() left_out=(! -name no_png_image.cpp ! -name no_jpeg_image.cpp)
 # HDF5 and NetCDF read their files themselves.
-left_out+=(! -name 'hdf5_*.cpp' ! -name inflate_with_libdeflate.cpp)
+left_out+=(! -name 'hdf5_*.cpp')
 for part in array coordinates file writer; do left_out+=(! -name "netcdf_$part.cpp"); done
 for codec in webp:webp/decode.h tiff:tiffio.h; do
   if clang++ -fsyntax-only -include "${codec#*:}" -x c++ /dev/null 2>/dev/null; then
@@ -31,6 +31,11 @@ for codec in webp:webp/decode.h tiff:tiffio.h; do
     left_out+=(! -name "${codec%:*}_image.cpp")
   fi
 done
+if clang++ -fsyntax-only -include libdeflate.h -x c++ /dev/null 2>/dev/null; then
+  codecs+=(-ldeflate) left_out+=(! -name inflate_with_zlib.cpp)
+else
+  left_out+=(! -name inflate_with_libdeflate.cpp)
+fi
 mapfile -t sources < <(find src/base src/formats src/config -name '*.cpp' "${left_out[@]}" | sort)
 printf '%s\n' "${sources[@]}" tests/fuzz/*_fuzzer.cpp | xargs -P "$jobs" -I {} bash -c '
   "${@:2}" -fsanitize=fuzzer-no-link -c "$1" -o "build/fuzz/$(basename "$1").o"' _ {} "${compiler[@]}" "${flags[@]}"

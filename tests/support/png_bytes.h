@@ -33,19 +33,31 @@ inline std::string stored_zlib(const std::string& content) {
          big_endian(static_cast<std::uint32_t>(adler32(1, data, static_cast<uInt>(content.size()))));
 }
 
-// What a PNG file holds; `rows` is the content of IDAT: each row begins with its filter, 0.
+// A zlib stream as other programs write it.
+inline std::string compressed_zlib(const std::string& content) {
+  uLongf size = compressBound(content.size());
+  std::string bytes(size, '\0');
+  compress(reinterpret_cast<Bytef*>(bytes.data()), &size, reinterpret_cast<const Bytef*>(content.data()),
+           content.size());
+  return bytes.substr(0, size);
+}
+
+// What a PNG file holds; `rows` is the content of IDAT: each row begins with its filter. They are stored,
+// unless `stream` has them as a zlib stream.
 struct PngFile {
   std::uint32_t width = 1, height = 1;
   int depth = 8, color = 0;  // PNG's numbers: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA
   std::string rows{}, before_rows{};
   int interlace = 0;
+  std::string stream{};
 };
 
 inline std::string png_bytes(const PngFile& file) {
   std::string header = big_endian(file.width) + big_endian(file.height);
   for (const int value : {file.depth, file.color, 0, 0, file.interlace}) header += static_cast<char>(value);
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + file.before_rows +
-         png_chunk("IDAT", stored_zlib(file.rows)) + png_chunk("IEND", "");
+         png_chunk("IDAT", file.stream.empty() ? stored_zlib(file.rows) : file.stream) +
+         png_chunk("IEND", "");
 }
 
 }  // namespace kindling

@@ -11,6 +11,8 @@
 
 #include "formats/images/exif.h"
 #include "formats/images/image_codecs.h"
+#include "formats/images/stored_png.h"
+#include "formats/zip/inflate.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -56,6 +58,12 @@ void take_png_bytes(png_structp png, png_bytep out, std::size_t size) {
 void create_png(PngState* state) {
   state->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, state, &handle_png_error, &ignore_png_warning);
   if (state->png != nullptr) state->info = png_create_info_struct(state->png);
+}
+
+// store_png_pixels() has checked them.
+void skip_png_checksums(PngState* state) {
+  png_set_crc_action(state->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
+  png_set_option(state->png, PNG_IGNORE_ADLER32, PNG_OPTION_ON);
 }
 
 void read_png_header(PngState* state) {
@@ -131,14 +139,17 @@ void narrow_mask(const ImageSource& source, Image& mask) {
 }
 
 Image decode(const ImageSource& source, PngState& state) {
-  state.next = source.bytes.data();
-  state.left = source.bytes.size();
+  const std::string stored = has_libdeflate() ? store_png_pixels(source.bytes) : "";
+  const std::string_view bytes = stored.empty() ? source.bytes : stored;
+  state.next = bytes.data();
+  state.left = bytes.size();
   state.is_rgb_wanted = source.options.channels == 3;
   const auto run = [&](void (*step)(PngState*)) {
     if (!png_succeeds(&state, step)) refuse_image(source, "PNG", state.message);
   };
   run(&create_png);
   if (state.info == nullptr) throw std::bad_alloc();
+  if (!stored.empty()) run(&skip_png_checksums);
   run(&read_png_header);
   const auto width = static_cast<std::int64_t>(png_get_image_width(state.png, state.info));
   const auto height = static_cast<std::int64_t>(png_get_image_height(state.png, state.info));

@@ -17,4 +17,7 @@ struct Inflated {
 // Kindling was built with it, which takes less than half of zlib's time.
 Inflated inflate_whole(const char* bytes, std::size_t size, char* out, std::size_t most);
 
+// Returns whether Kindling was built with libdeflate.
+bool has_libdeflate() noexcept;
+
 }  // namespace kindling

@@ -22,4 +22,6 @@ Inflated inflate_whole(const char* bytes, std::size_t size, char* out, std::size
   }
 }
 
+bool has_libdeflate() noexcept { return true; }
+
 }  // namespace kindling

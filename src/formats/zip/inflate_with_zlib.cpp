@@ -16,4 +16,6 @@ Inflated inflate_whole(const char* bytes, std::size_t size, char* out, std::size
   return {.size = count};
 }
 
+bool has_libdeflate() noexcept { return false; }
+
 }  // namespace kindling
