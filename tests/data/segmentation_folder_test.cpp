@@ -191,7 +191,6 @@ TEST_F(SegmentationFolders, CountTheClassesOfTheMasks) {
   EXPECT_EQ(named.class_names(), (std::vector<std::string>{"sky", "sea"}));
 }
 
-// PIL's resize(size, NEAREST) returns these indices.
 // Masks of two classes are often black and white.
 TEST_F(SegmentationFolders, DoNotIgnoreTheOnlyClassBesideTheBackground) {
   for (const std::string name : {"a", "b"}) {
@@ -220,6 +219,7 @@ TEST_F(SegmentationFolders, PairFilesOfOneDirectoryByTheEndingOfMasks) {
   EXPECT_TRUE(batch[1][0].equal(classes_of({{0, 1}})));
 }
 
+// PIL's resize(size, NEAREST) returns these indices.
 TEST_F(SegmentationFolders, ResizeMasksToTheNearestPixel) {
   write("images/a.png", {{0, 0, 0, 0, 0}});
   write("masks/a.png", {{0, 1, 2, 3, 4}});
@@ -229,6 +229,76 @@ TEST_F(SegmentationFolders, ResizeMasksToTheNearestPixel) {
   EXPECT_TRUE(resized(3).equal(at::tensor({0, 2, 4}, at::kLong)));
   EXPECT_TRUE(resized(2).equal(at::tensor({1, 3}, at::kLong)));
   EXPECT_TRUE(resized(10).equal(at::tensor({0, 0, 1, 1, 2, 2, 3, 3, 4, 4}, at::kLong)));
+}
+
+// The directories and lists of PASCAL VOC, where most images have no mask.
+class SegmentationLists : public SegmentationFolders {
+ protected:
+  void SetUp() override {
+    SegmentationFolders::SetUp();
+    for (const std::string name : {"2007_000033", "2007_000027", "2007_000032", "2008_000001"})
+      write("JPEGImages/" + name + ".png", {{0, 0}});
+    for (int i = 0; i < 3; ++i)
+      write("SegmentationClass/2007_0000" +
+                std::vector<std::string>{"33", "27", "32"}[static_cast<std::size_t>(i)] + ".png",
+            {{i, 255}}, 3);
+    list("train", "2007_000032\r\n2007_000027 \n\n");
+    list("val", "2007_000033");
+  }
+  void list(const std::string& name, const std::string& text) const {
+    write_bytes("ImageSets/Segmentation/" + name + ".txt", text);
+  }
+  static SegmentationFolderOptions options() {
+    return {.images = "JPEGImages",
+            .masks = "SegmentationClass",
+            .train_list = "ImageSets/Segmentation/train.txt",
+            .val_list = "ImageSets/Segmentation/val.txt"};
+  }
+};
+
+TEST_F(SegmentationLists, SplitThePairs) {
+  const LogLines log;
+  SegmentationFolder data(in_scratch(options()), {.batch_size = 3, .shuffle = false});
+  EXPECT_EQ(data.train_ids().values, (std::vector<std::string>{"2007_000032.png", "2007_000027.png"}));
+  EXPECT_EQ(data.val_ids().values, (std::vector<std::string>{"2007_000033.png"}));
+  EXPECT_TRUE(all_of(data, *data.train_dataloader())[1].flatten(1).equal(classes_of({{2, -100}, {1, -100}})));
+  EXPECT_TRUE(all_of(data, *data.val_dataloader())[1].flatten(1).equal(classes_of({{0, -100}})));
+  // Files that are not listed are not missing.
+  EXPECT_EQ(said_by(log), "");
+  EXPECT_TRUE(data.skipped_samples().empty());
+}
+
+TEST_F(SegmentationLists, NeedAnImageAndAMaskForEachName) {
+  list("val", "2007_000033\n2008_000001\n");
+  EXPECT_EQ(
+      refusal(options()),
+      "ImageSets/Segmentation/val.txt:2: there is no mask SegmentationClass/2008_000001.png; expected: a "
+      "mask for each image of the list");
+  list("val", "\n2007_000033.jpg\n");
+  EXPECT_EQ(
+      refusal(options()),
+      "ImageSets/Segmentation/val.txt:2: there is no image JPEGImages/2007_000033.jpg; expected: a name "
+      "per line, without an ending, relative to the directory of the images");
+  list("val", "2007_000027");
+  EXPECT_EQ(refusal(options()),
+            "ImageSets/Segmentation/val.txt:1: 2007_000027 is also in ImageSets/Segmentation/train.txt:2; "
+            "expected: each pair once");
+  list("val", "\n");
+  EXPECT_EQ(refusal(options()),
+            "ImageSets/Segmentation/val.txt: no names; expected: the name of an image and its mask per line");
+  std::filesystem::remove(scratch_ / "ImageSets/Segmentation/val.txt");
+  EXPECT_NE(refusal(options()).find("ImageSets/Segmentation/val.txt"), std::string::npos);
+}
+
+TEST_F(SegmentationLists, AreTheOnlySplit) {
+  SegmentationFolderOptions with_fraction = options();
+  with_fraction.val_fraction = 0.5;
+  EXPECT_EQ(refusal(with_fraction),
+            "data.train_list: there is also val_fraction, folds, or a range of pairs in train or val; "
+            "expected: one way to split the pairs");
+  EXPECT_NE(refusal(options(), {.val = {{0, 1}}}).find("data.train_list"), std::string::npos);
+  EXPECT_EQ(refusal({.val_list = "val.txt"}),
+            "data.val_list: train_list is not set; expected: the names of the pairs for training, too");
 }
 
 // Images whose pixels name the class of their mask.

@@ -17,6 +17,9 @@ namespace kindling {
 struct SegmentationFolderOptions {
   std::filesystem::path root{};                    // directory of the two others
   std::string images = "images", masks = "masks";  // directories, relative to root
+  // Files with the names of the pairs for training and validation, relative to root; empty: all pairs, split
+  // by what follows.
+  std::string train_list{}, val_list{};
   std::vector<std::string> classes{};       // names of the classes 0, 1, …; empty: counted in the masks
   std::vector<std::int64_t> mask_values{};  // of the classes 0, 1, … in the files; empty: the class numbers
   // Value of pixels that do not count; -1: none; absent: 255, unless that is a class.
@@ -24,7 +27,7 @@ struct SegmentationFolderOptions {
   std::optional<std::array<std::int64_t, 2>> size{};  // height and width; absent: those of the first file
   std::optional<std::int64_t> channels{};             // 1 or 3; absent: those of the first file
   std::optional<std::array<double, 2>> normalize{};   // mean, standard deviation, after division by 255
-  // The split, see split.h. Without both, DataOptions::train and val are ranges of pairs.
+  // The split, see split.h. Without both and without lists, DataOptions::train and val are ranges of pairs.
   std::optional<double> val_fraction{};
   std::optional<std::int64_t> folds{};
   std::int64_t fold = 0;
@@ -38,6 +41,13 @@ struct SegmentationFolderOptions {
       kindling::field("masks", &SegmentationFolderOptions::masks,
                       {.doc = "directory of the masks, relative to root: PNG files with the name of their "
                               "image, or with _mask after it"}),
+      kindling::field("train_list", &SegmentationFolderOptions::train_list,
+                      {.doc = "file with the names of the pairs for training, one a line and without an "
+                              "ending, relative to root; empty: all pairs",
+                       .example = "\"ImageSets/Segmentation/train.txt\""}),
+      kindling::field("val_list", &SegmentationFolderOptions::val_list,
+                      {.doc = "file with the names of the pairs for validation, like train_list",
+                       .example = "\"ImageSets/Segmentation/val.txt\""}),
       kindling::field("classes", &SegmentationFolderOptions::classes,
                       {.doc = "names of the classes 0, 1, …; empty: all masks are read once to count them",
                        .example = "[\"background\", \"cell\"]"}),
@@ -83,7 +93,8 @@ struct SegmentationFolderOptions {
 //
 // A mask is a PNG file (read_mask()) with the name of its image and another ending, or with _mask after the
 // name, such as masks/a/1.png or masks/a/1_mask.png for images/a/1.jpg. Files without their counterpart are
-// skipped, counted and named by a warning. Both files of a pair have the same size. With `size`, images are
+// skipped, counted and named by a warning. With lists, only the listed pairs are used, and a listed pair that
+// is not complete throws DataError. Both files of a pair have the same size. With `size`, images are
 // resized as by ImageFolder, and masks to the nearest pixel.
 //
 //   SegmentationFolder data({.root = "cells", .size = {{128, 128}}, .val_fraction = 0.2});

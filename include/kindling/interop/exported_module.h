@@ -122,6 +122,8 @@ class KINDLING_API ExportedModule : public Module, public ClassLossModel {
     return options_.loss == "mse" || options_.loss == "l1" || options_.loss == "smooth_l1" ||
            options_.loss == "huber";
   }
+  // True for the losses cross_entropy and nll, whose outputs have a value for each class.
+  bool has_class_outputs() const { return options_.loss == "cross_entropy" || options_.loss == "nll"; }
   // Returns the accuracy for classification losses, else the loss.
   Monitor monitor() const override;
 

@@ -15,6 +15,7 @@
 #include "cli/data/data_check.h"
 #include "cli/data/image_samples.h"
 #include "cli/data/image_text.h"
+#include "cli/data/label_text.h"
 #include "cli/data/published_files.h"
 #include "cli/run/loaded_config.h"
 #include "kindling/base/error.h"
@@ -58,15 +59,24 @@ std::string values_of(const at::Tensor& sample) {
   return text;
 }
 
+// Several labels of a sample, and masks, are shown in words, a class as its number.
+std::string label_or_values_of(const at::Tensor& label, const std::vector<std::string>& classes) {
+  const std::string text = label.dim() == 0 ? "" : label_text(label, classes);
+  return text.empty() ? values_of(label) : text;
+}
+
 void print_values(DataModule& data, const Request& request) {
   const auto loader = data.train_dataloader();
   if (!loader) throw DataError({.place = "data", .found = "the data has no train_dataloader()"});
   const Dataset& dataset = loader->dataset();
   const Batch batch = dataset.slice(0, std::min(request.data.num_samples, dataset.size()));
+  const std::vector<std::string> classes = data.class_names();
+  const std::size_t num_tensors = batch.tensors().size();
   std::vector<std::vector<std::string>> rows;
   for (std::int64_t i = 0; i < batch.num_samples(); ++i)
-    for (std::size_t j = 0; j < batch.tensors().size(); ++j) {
+    for (std::size_t j = 0; j < num_tensors; ++j) {
       const at::Tensor sample = batch.tensors()[j][i];
+      const bool is_label = j > 0 && j + 1 == num_tensors;
       if (request.json)
         std::cout << ordered_json{{"sample", i},
                                   {"tensor", j},
@@ -75,7 +85,8 @@ void print_values(DataModule& data, const Request& request) {
                          .dump()
                   << "\n";
       else
-        rows.push_back({j == 0 ? std::to_string(i) : "", std::to_string(j), values_of(sample)});
+        rows.push_back({j == 0 ? std::to_string(i) : "", std::to_string(j),
+                        is_label ? label_or_values_of(sample, classes) : values_of(sample)});
     }
   if (!request.json)
     std::cout << table_text(

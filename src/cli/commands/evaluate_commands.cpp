@@ -242,16 +242,21 @@ std::vector<std::string> names_of(const at::Tensor& indices, const SampleIds& id
   return names;
 }
 
+// Returns undefined if the outputs are not classes.
+at::Tensor mask_classes(const Module& model, const at::Tensor& outputs) {
+  const auto* const program = dynamic_cast<const ExportedModule*>(&model);
+  const bool has_classes =
+      program == nullptr ? is_classifier(model) && !has_several_labels(model) : program->has_class_outputs();
+  return has_classes ? classes_without_nan(outputs) : at::Tensor();
+}
+
 // Batch by batch, because the outputs of all pixels may not fit in memory. Returns the number of masks.
 std::int64_t predict_masks(const fs::path& folder, Trainer& trainer, const std::shared_ptr<Module>& model,
                            DataModule& data) {
   const SampleIds ids = data.predict_ids();
   std::int64_t count = 0;
   trainer.predict(model, data, [&](const Prediction& batch) {
-    const bool has_classes = is_classifier(*model) && !has_several_labels(*model);
-    const at::Tensor& outputs = batch.outputs.tensors()[0];
-    write_masks(has_classes ? classes_without_nan(outputs) : at::Tensor(), names_of(batch.indices, ids),
-                folder);
+    write_masks(mask_classes(*model, batch.outputs.tensors()[0]), names_of(batch.indices, ids), folder);
     count += batch.indices.size(0);
   });
   return count;

@@ -10,9 +10,9 @@
 #include <memory>
 #include <utility>
 
+#include "cli/data/label_text.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
-#include "kindling/base/text.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/stage.h"
 #include "kindling/data/transformed_data.h"
@@ -87,16 +87,12 @@ std::vector<Image> images_of(const at::Tensor& batch, const char* what, std::vec
 }
 
 std::vector<std::string> captions_of(const FirstBatch& first, const std::vector<std::string>& classes) {
-  const at::Tensor& labels = first.loaded.tensors().back();
-  const bool has_classes = first.loaded.tensors().size() > 1 && labels.dim() == 1 &&
-                           c10::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
+  const bool has_labels = first.loaded.tensors().size() > 1;
   std::vector<std::string> captions;
   for (std::int64_t i = 0; i < first.images.size(0); ++i) {
-    std::string& caption = captions.emplace_back(std::to_string(first.indices[i].item<std::int64_t>()));
-    if (!has_classes) continue;
-    const auto label = labels[i].item<std::int64_t>();
-    const bool has_name = label >= 0 && static_cast<std::size_t>(label) < classes.size();
-    caption += ": " + (has_name ? one_line(classes[static_cast<std::size_t>(label)]) : std::to_string(label));
+    const std::string label = has_labels ? label_text(first.loaded.tensors().back()[i], classes) : "";
+    captions.push_back(std::to_string(first.indices[i].item<std::int64_t>()) +
+                       (label.empty() ? "" : ": " + label));
   }
   return captions;
 }

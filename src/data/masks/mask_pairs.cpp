@@ -4,13 +4,16 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/error_kind.h"
 #include "base/joined.h"
 #include "data/sources/data_checks.h"
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
 
 namespace kindling {
 namespace {
@@ -98,17 +101,27 @@ FilesByName take_masks(FilesByName& images) {
   return masks;
 }
 
+struct ImagesAndMasks {
+  FilesByName images, masks;
+};
+
+ImagesAndMasks find_images_and_masks(const fs::path& images, const fs::path& masks,
+                                     std::vector<std::string>& skipped) {
+  ImagesAndMasks files{.images = FileFinder(images, Kind::image, skipped).find(), .masks = {}};
+  if (std::error_code none; fs::equivalent(images, masks, none))
+    files.masks = take_masks(files.images);
+  else
+    files.masks = FileFinder(masks, Kind::mask, skipped).find();
+  std::ranges::sort(skipped);
+  return files;
+}
+
 }  // namespace
 
 MaskPairs find_mask_pairs(const fs::path& images, const fs::path& masks) {
   MaskPairs pairs{.images_folder = images, .masks_folder = masks};
   std::vector<std::string>& unpaired = pairs.unpaired;
-  FilesByName all_images = FileFinder(images, Kind::image, unpaired).find(), all_masks;
-  if (std::error_code none; fs::equivalent(images, masks, none))
-    all_masks = take_masks(all_images);
-  else
-    all_masks = FileFinder(masks, Kind::mask, unpaired).find();
-  std::ranges::sort(unpaired);
+  auto [all_images, all_masks] = find_images_and_masks(images, masks, unpaired);
   const std::size_t num_files = all_images.size() + all_masks.size() + unpaired.size();
   for (const auto& [name, image] : all_images) {
     const auto mask = mask_of(name, all_masks);
@@ -129,6 +142,49 @@ MaskPairs find_mask_pairs(const fs::path& images, const fs::path& masks) {
                               (unpaired.empty() ? "" : ": " + unpaired.front()),
                      .wanted = "a mask NAME.png or NAME_mask.png for each image, such as NAME.jpg"});
   if (!unpaired.empty()) warn_of_skipped(images.string(), unpaired, num_files, "images and masks");
+  return pairs;
+}
+
+std::vector<PairName> read_pair_names(const fs::path& list) {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+  std::istringstream lines(with_errors_as<DataError>([&] { return read_file(list, kMaxBytes); }));
+  std::vector<PairName> names;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty()) names.push_back({.name = line, .place = list.string() + ":" + std::to_string(number)});
+  }
+  if (names.empty())
+    throw DataError({.place = list.string(),
+                     .found = "no names",
+                     .wanted = "the name of an image and its mask per line"});
+  return names;
+}
+
+MaskPairs find_listed_pairs(const fs::path& images, const fs::path& masks,
+                            const std::vector<PairName>& names) {
+  MaskPairs pairs{.images_folder = images, .masks_folder = masks};
+  std::vector<std::string> skipped;
+  auto [all_images, all_masks] = find_images_and_masks(images, masks, skipped);
+  std::map<std::string_view, std::string_view> places;
+  for (const PairName& listed : names) {
+    const std::string& name = listed.name;
+    const auto refuse = [&](std::string found, const char* wanted) {
+      throw DataError({.place = listed.place, .found = std::move(found), .wanted = wanted});
+    };
+    if (const auto [other, is_new] = places.emplace(name, listed.place); !is_new)
+      refuse(name + " is also in " + std::string(other->second), "each pair once");
+    const auto image = all_images.find(name);
+    if (image == all_images.end())
+      refuse("there is no image " + (images / name).string(),
+             "a name per line, without an ending, relative to the directory of the images");
+    const auto mask = mask_of(name, all_masks);
+    if (mask == all_masks.end())
+      refuse("there is no mask " + (masks / name).string() + ".png", "a mask for each image of the list");
+    pairs.images.push_back(image->second);
+    pairs.masks.push_back(mask->second);
+  }
   return pairs;
 }
 

@@ -24,6 +24,19 @@ struct MaskPairs {
 KINDLING_API MaskPairs find_mask_pairs(const std::filesystem::path& images,
                                        const std::filesystem::path& masks);
 
+// The name of a pair in a list: the path of its image without the ending; and where it is, as file:line.
+struct PairName {
+  std::string name, place;
+};
+
+// Returns the names in a file, one a line. Throws DataError if there are none.
+std::vector<PairName> read_pair_names(const std::filesystem::path& list);
+
+// Returns the pairs of these names, in their order. Throws DataError for a name without an image or a mask,
+// and for one that is listed twice.
+MaskPairs find_listed_pairs(const std::filesystem::path& images, const std::filesystem::path& masks,
+                            const std::vector<PairName>& names);
+
 // Returns the images in a directory and the directories in it, or the file, without masks. Throws DataError
 // without any.
 MaskPairs find_images(const std::filesystem::path& path);

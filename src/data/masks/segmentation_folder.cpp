@@ -1,5 +1,6 @@
 #include "kindling/data/segmentation_folder.h"
 
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -44,6 +45,11 @@ void check_segmentation_options(const SegmentationFolderOptions& options, const 
   if (is_split && (shared.train || shared.val))
     refuse("data", "val_fraction or folds, and a range of pairs in train or val",
            "one way to split the pairs");
+  if (!options.train_list.empty() && (is_split || shared.train || shared.val))
+    refuse("data.train_list", "there is also val_fraction, folds, or a range of pairs in train or val",
+           "one way to split the pairs");
+  if (!options.val_list.empty() && options.train_list.empty())
+    refuse("data.val_list", "train_list is not set", "the names of the pairs for training, too");
   if (options.fold != 0 && !options.folds)
     refuse("data.fold", "folds is not set", "folds = N, with fold < N");
 }
@@ -57,6 +63,18 @@ SplitIndices split_pairs(const MaskPairs& pairs, const SegmentationFolderOptions
                                .fold = options.fold,
                                .seed = options.seed,
                                .place = "data"});
+}
+
+// The pairs for training come first.
+MaskPairs listed_pairs(const SegmentationFolderOptions& options, SplitIndices& split) {
+  std::vector<PairName> names = read_pair_names(options.root / options.train_list), val;
+  if (!options.val_list.empty()) val = read_pair_names(options.root / options.val_list);
+  split.train.resize(names.size());
+  split.val.resize(val.size());
+  std::iota(split.train.begin(), split.train.end(), 0);
+  std::iota(split.val.begin(), split.val.end(), static_cast<std::int64_t>(names.size()));
+  names.insert(names.end(), val.begin(), val.end());
+  return find_listed_pairs(options.root / options.images, options.root / options.masks, names);
 }
 
 SampleIds ids_of(const MaskPairs& pairs, const std::vector<std::int64_t>& samples) {
@@ -110,9 +128,12 @@ void SegmentationFolder::prepare_data() {
     impl_->format.has_full_size = true;                      // as where the pairs exist
     if (!fs::exists(options.root / options.images)) return;  // only predicts other images
   }
-  MaskPairs pairs = find_mask_pairs(options.root / options.images, options.root / options.masks);
+  SplitIndices split;
+  const bool has_lists = !options.train_list.empty();
+  MaskPairs pairs = has_lists ? listed_pairs(options, split)
+                              : find_mask_pairs(options.root / options.images, options.root / options.masks);
   impl_->values = std::make_shared<const MaskValues>(mask_values_of(pairs, options));
-  impl_->split = split_pairs(pairs, options, this->options());
+  impl_->split = has_lists ? std::move(split) : split_pairs(pairs, options, this->options());
   impl_->format = format_like(pairs.image(0), options.size, options.channels);
   impl_->format.has_full_size = true;  // to be compared with that of the mask
   impl_->pairs = std::make_shared<const MaskPairs>(std::move(pairs));

@@ -38,7 +38,7 @@ std::optional<PngParts> split_png(std::string_view bytes) {
   constexpr std::size_t kSignature = 8, kAroundData = 12;  // length, type and checksum
   PngParts parts;
   std::string_view last_type;
-  for (std::size_t at = kSignature; bytes.size() - at >= kAroundData;) {
+  for (std::size_t at = kSignature; at + kAroundData <= bytes.size();) {
     const std::size_t size = read_png_number(bytes, at), end = at + kAroundData + size;
     if (size > kMaxChunkBytes || end > bytes.size()) return {};
     const auto* const checked = reinterpret_cast<const Bytef*>(bytes.data() + at + 4);

@@ -104,6 +104,24 @@ TEST_F(SegmentationRun, LearnsValidatesPredictsAndExports) {
       << refused.err;
 }
 
+TEST_F(SegmentationRun, WritesTheMasksOfAnExportedModel) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
+  run({"fit", "trainer.max_epochs=2"});
+  run({"export", run_of("runs"), scratch_ / "bars.pt2"});
+  const std::string config = read_file(scratch_ / "bars.toml", 1 << 16),
+                    data = config.substr(config.find("[data]"));
+  write_text(scratch_ / "exported.toml", "[model]\nname = \"exported\"\nfile = \"bars.pt2\"\n" + data);
+  run({"predict", run_of("runs"), "--out", (scratch_ / "of_run").string() + "/"});
+  run({"predict", "-c", scratch_ / "exported.toml", "--out", (scratch_ / "of_program").string() + "/"});
+  int count = 0;
+  for (const fs::directory_entry& file : fs::directory_iterator(scratch_ / "of_run")) {
+    EXPECT_EQ(read_file(file.path(), 1 << 20),
+              read_file(scratch_ / "of_program" / file.path().filename(), 1 << 20));
+    ++count;
+  }
+  EXPECT_EQ(count, 4);
+}
+
 // Masks of the values 0 and 255, which are no class numbers.
 TEST_F(SegmentationRun, NeedsNoConfig) {
   for (const fs::directory_entry& file : fs::directory_iterator(scratch_ / "bars/masks")) {

@@ -1,9 +1,12 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "cli/commands/on_terminal.h"
 #include "cli/commands/program_run.h"
@@ -84,6 +87,44 @@ TEST(DataShow, PrintsValuesOfDataThatAreNotImages) {
   EXPECT_EQ(jpeg.err, "--png " + (scratch / "x.jpg").string() +
                           ": the extension is '.jpg'; expected: a file that ends with .png\n");
   EXPECT_FALSE(std::filesystem::exists(scratch / "x.jpg"));
+}
+
+TEST(DataShow, NamesSeveralLabelsOfAnImage) {
+  if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+  const Scratch scratch;
+  write_day_and_night(scratch / "images", 1);
+  std::ofstream(scratch / "files.csv")
+      << "file,label\nimages/day/100.png,day|sky\nimages/night/100.png,night\n";
+  std::ofstream(scratch / "c.toml")
+      << "[data]\nname = \"image_folder\"\nlist = \"files.csv\"\nlabel_separator = \"|\"\n";
+  Registry registry;
+  register_builtin(registry);
+  EXPECT_EQ(image_samples(config_of(scratch / "c.toml", registry), 2).value().captions,
+            (std::vector<std::string>{"0: day, sky", "1: night"}));
+  const ProgramRun run = run_program({"data", "show", scratch / "c.toml"});
+  EXPECT_NE(run.out.find("1   day, sky\n"), std::string::npos) << run.out << run.err;
+}
+
+TEST(DataShow, NamesTheFractionsOfTheClassesInMasks) {
+  if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+  const Scratch scratch;
+  write_png(scratch / "images/a.png", 10, 20);
+  Image mask{.width = 20, .height = 10, .channels = 1, .pixels = std::vector<std::uint8_t>(200, 0)};
+  std::fill_n(mask.pixels.begin(), 40, 1);
+  std::fill_n(mask.pixels.begin() + 40, 10, 255);
+  mask.pixels[199] = 2;
+  std::filesystem::create_directories(scratch / "masks");
+  write_mask(scratch / "masks/a.png", mask);
+  std::ofstream(scratch / "c.toml") << "[data]\nname = \"segmentation_folder\"\nroot = \".\"\n"
+                                       "classes = [\"background\", \"cell\", \"border\"]\n";
+  // 149, 40, 10 and 1 of 200 pixels.
+  const std::string fractions = "background 75 %, cell 20 %, ignored 5 %, border < 1 %";
+  Registry registry;
+  register_builtin(registry);
+  EXPECT_EQ(image_samples(config_of(scratch / "c.toml", registry), 1).value().captions,
+            (std::vector<std::string>{"0: " + fractions}));
+  const ProgramRun run = run_program({"data", "show", scratch / "c.toml"});
+  EXPECT_NE(run.out.find("1   " + fractions + "\n"), std::string::npos) << run.out << run.err;
 }
 
 TEST(DataShow, WritesThePixelsOfTheSamplesAsAPngFile) {
