@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # SLURM requeues fits at random moments: preemptions.sh KINDLING SLURM_SCRIPTS [COUNT (5)] [SEED]. Each job must end with the weights and the
-# records of an undisturbed run, whether SIGUSR1 or SLURM itself preempts it. Ends with 77 as launchers.sh does.
+# records of an undisturbed run, whether SIGUSR1, SLURM itself or SIGKILL to one of its ranks preempts it. Ends with 77 as launchers.sh does.
 set -euo pipefail
 
-kindling=$1 scripts=$2 count=${3:-5}
-RANDOM=${4:-$$}
+kindling=$1 executable=$(readlink -f "$1") scripts=$2 count=${3:-5}
+seed=${4:-$$}
 
 # shellcheck source=tests/cli/run/slurm_on_this_machine.sh
 . "$(dirname "$0")/slurm_on_this_machine.sh"
 
 # A requeued job waits for the smallest cred_expire that SLURM accepts, and a second.
 CPUS=16 CRED_EXPIRE=5 start_slurm SchedulerParameters=sched_interval=1,bf_interval=1
+echo "seed $seed"
 export OMP_NUM_THREADS=1
 
 cat "$(dirname "$0")/small.toml" - >"$folder/small.toml" <<TOML
 max_epochs = $((count > 5 ? 40 : 15))
 log_every_n_steps = 5
 [distributed]
-timeout_s = 60
+timeout_s = 20
 [run]
 on_usr1 = "requeue"
 TOML
@@ -39,21 +40,57 @@ declare -A start=(
 rows_of_life() { awk '/^life / {rows = 0} / [0-9]+\.[0-9]+s /{++rows} END {print rows + 0}' "$1" 2>/dev/null || echo 0; }
 lives() { awk '/^life / {++lives} END {print lives + 0}' "$1" 2>/dev/null || echo 0; }
 
-# preempt KIND JOB OUTPUT NUMBER: after each start of the job, at a random moment of its training.
+# ranks_of NAME TASK: the ranks of a job or of a task of an array, without the launchers, whose command lines name the program too.
+ranks_of() {
+  local process
+  for process in $(pgrep -f " name=$1( |\$)"); do
+    [ "$(readlink "/proc/$process/exe")" = "$executable" ] || continue
+    [ -z "$2" ] || grep -qzx "SLURM_ARRAY_TASK_ID=${2#_}" "/proc/$process/environ" 2>/dev/null || continue
+    echo "$process"
+  done
+}
+
+# in_state JOB STATES: whether SLURM shows one of them, "FAILED|CANCELLED".
+in_state() { squeue -h -t all -j "$1" -o %T 2>/dev/null | grep -qxE "$2"; }
+
+# preempt KIND JOB NAME TASK NUMBER: after each start of the job, at a random moment of its training or, in one of three lives, of its start.
+# SLURM does not requeue a job that has lost a rank, or that SIGUSR1 has ended before the program handles it.
 preempt() {
-  local i life
-  for life in $(seq "$4"); do
+  local i life way early ranks job=$2$4 out=$folder/$3$4.txt
+  RANDOM=$(((seed + $(cksum <<<"$3$4" | cut -d' ' -f1)) % 32768))  # each subshell has other numbers otherwise
+  for life in $(seq "$5"); do
     for ((i = 0; i < 1200; ++i)); do
-      [ -n "$(squeue -h -j "$2" 2>/dev/null)" ] || return 0  # it has finished
-      [ "$(lives "$3")" -lt "$life" ] || [ "$(rows_of_life "$3")" = 0 ] || break
+      ! in_state "$job" COMPLETED || return 0
+      [ "$(lives "$out")" -lt "$life" ] || break
       sleep 0.05
     done
-    sleep "0.$((RANDOM % 6))"
-    case $1.$((RANDOM % 2)) in
-      srun.0 | mpich.0) scancel --signal=USR1 "$2" ;;
-      *.0) scancel --batch --signal=USR1 "$2" ;;
-      *) scontrol requeue "$2" ;;
+    early=
+    if [ $((RANDOM % 3)) = 0 ]; then
+      early=1
+      sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+    else
+      while in_state "$job" RUNNING && [ "$(rows_of_life "$out")" = 0 ]; do sleep 0.05; done
+      sleep "0.$((RANDOM % 6))"
+    fi
+    way=$((RANDOM % 3))
+    mapfile -t ranks < <(ranks_of "$3" "$4")
+    [ "$way.${#ranks[@]}" != 2.0 ] || way=1  # nothing to kill yet
+    case $1.$way in
+      srun.0 | mpich.0) scancel --signal=USR1 "$job" ;;
+      *.0) scancel --batch --signal=USR1 "$job" ;;
+      *.1) scontrol requeue "$job" ;;
+      *.2) kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" ;;
     esac >>"$folder/preempt.txt" 2>&1 || true
+    for ((i = 0; i < 1200; ++i)); do  # until the next start
+      [ "$(lives "$out")" = "$life" ] || break
+      ! in_state "$job" COMPLETED || return 0
+      if in_state "$job" "FAILED|CANCELLED|NODE_FAIL"; then
+        [ -n "$early" ] || [ "$way" = 2 ] || stop "$job, life $life: not requeued"
+        scontrol requeue "$job" >>"$folder/preempt.txt" 2>&1 || true
+      fi
+      sleep 0.1
+    done
+    echo "$way" >>"$folder/ways"
   done
 }
 
@@ -69,7 +106,7 @@ expect_same() {
 
 # job KIND NAME PREEMPTIONS: runs it to its end; adds the number of its preemptions to the file KIND.
 job() {
-  local id out task tasks=("") i runs=$folder/runs/$2
+  local id out task tasks=("") preempting=() i runs=$folder/runs/$2
   cat >"$folder/$2.sh" <<SH
 #!/bin/bash
 echo "life \${SLURM_RESTART_COUNT:-0}"
@@ -82,8 +119,11 @@ SH
   else
     id=$(sbatch --parsable --requeue --open-mode=append -n 2 -o "$out.txt" "$folder/$2.sh")
   fi
-  for task in "${tasks[@]}"; do preempt "$1" "$id$task" "$out$task.txt" "$3" & done
-  wait
+  for task in "${tasks[@]}"; do
+    preempt "$1" "$id" "$2" "$task" "$3" &
+    preempting+=($!)
+  done
+  for task in "${preempting[@]}"; do wait "$task" || exit 1; done
   for ((i = 0; i < 1200; ++i)); do
     [ -n "$(squeue -h -j "$id" 2>/dev/null)" ] || break
     sleep 0.1
@@ -117,6 +157,10 @@ for kind in srun open_mpi mpich array; do
 done
 for worker in "${workers[@]}"; do wait "$worker" || exit 1; done
 sum=$(($(total srun) + $(total open_mpi) + $(total mpich) + $(total array)))
-hashes=$(sha256sum "$folder"/runs/{srun,open_mpi,mpich}*/0001/weights.safetensors "$folder/runs/ranks2/0001/weights.safetensors" |
-  cut -d' ' -f1 | sort -u)
-echo "$sum preemptions; SHA-256 of the weights of two ranks: $hashes"
+ways() { grep -c "$1" "$folder/ways" || true; }
+echo "$sum preemptions: $(ways 0) by SIGUSR1, $(ways 1) by scontrol requeue, $(ways 2) by SIGKILL to a rank"
+for ranks in 1 2; do
+  kinds=$([ "$ranks" = 1 ] && echo array || echo "srun open_mpi mpich")
+  for kind in $kinds; do sha256sum "$folder/runs/$kind"*/*/weights.safetensors; done | cut -d' ' -f1 | sort | uniq -c |
+    sed "s/^ */$ranks ranks: runs with the SHA-256 of their weights: /"
+done
