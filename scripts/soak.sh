@@ -2,7 +2,8 @@
 # The long forms of the tests that look for rare things: a thousand kills of a training, one at each call from its last step to its exit,
 # three of a sweep of 24 runs, each signal at two hundred moments, every change of a model in mid-epoch, two million samples of a loader
 # with workers, ranks and restarts, the memory of 200 epochs of 2,000 image files, fifty losses of one of several processes, a hundred
-# requeues by SLURM, replays of two hundred random steps, a hundred changes, poisoned samples and flipped bits each, all tests of the fake accelerator
+# preemptions by SLURM, a sweep of an array of SLURM, launchers inside launchers, replays of two hundred random steps, a hundred changes,
+# poisoned samples and flipped bits each, all tests of the fake accelerator
 # and of the program under sanitizers, the commands of the first pages from the build on, all of Kindling as a subfolder of a project built with the other
 # compiler, models and tables of public packages, hours of fuzzing.
 #   ./scripts/soak.sh [KILLS (1000)] [SECONDS FOR EACH FUZZER (3600)]
@@ -25,6 +26,7 @@ KINDLING_SOAK_REPLAYS=200 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests 
 KINDLING_SOAK_FLIPS=100 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='GradientRecheckOfFaults.*'
 KINDLING_SOAK_LOSSES=50 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='LostProcess*'
 bash tests/cli/run/preemptions.sh "$PWD/build/ci/bin/kindling" "$PWD/scripts/clusters" 100
+bash tests/cli/run/array_sweep.sh "$PWD/build/ci/bin/kindling" "$PWD/scripts/clusters" 24
 libtorch=$(sed -n 's|^LIBTORCH:PATH=||p' build/ci/CMakeCache.txt)
 bash tests/docs/first_commands.sh "$PWD" "$libtorch" - "$PWD"/docs/start/inside_your_program.md \
   "$PWD"/build/ci/tests/docs/{readme_1,start_first_run_0,start_install_0,start_install_1,start_inside_your_program_0}.sh

@@ -2,6 +2,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/file_descriptor.h"
@@ -63,6 +65,16 @@ std::optional<FolderLock> FolderLock::if_free(const std::filesystem::path& folde
   auto file = opened_lock(folder);
   if (!take_lock(folder, file->get())) return std::nullopt;
   return FolderLock(std::filesystem::absolute(folder), std::move(file));
+}
+
+// There is no call that waits for a limited time: alarm signals belong to the program.
+FolderLock lock_folder_within(const std::filesystem::path& folder, int timeout_ms) {
+  constexpr int kPoll_ms = 20;
+  for (int waited_ms = 0; waited_ms < timeout_ms; waited_ms += kPoll_ms) {
+    if (auto lock = FolderLock::if_free(folder)) return std::move(*lock);
+    std::this_thread::sleep_for(std::chrono::milliseconds(kPoll_ms));
+  }
+  return FolderLock(folder);
 }
 
 // A shared lock is free exactly if nobody has the exclusive one. It is released at once.

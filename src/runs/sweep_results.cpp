@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/folder.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
 #include "kindling/base/text.h"
 #include "loggers/run_metrics.h"
 #include "runs/run_files.h"
@@ -19,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMedianFile = "median_stops.json";
+constexpr const char* kEndFile = "last_end.json";  // in the directory of a run
 
 // The result is final: running it again would change nothing.
 bool has_ended(const RunRecord& record) {
@@ -98,19 +101,69 @@ void EpochReader::take(const std::string& line) {
 }
 
 SweepResults::SweepResults(const SweepPlan& plan, fs::path folder)
-    : plan_(plan), folder_(std::move(folder)), rows_(plan.runs.size()) {
+    : plan_(plan),
+      folder_(std::move(folder)),
+      rows_(plan.runs.size()),
+      known_attempts_(plan.runs.size()),
+      is_final_(plan.runs.size()) {
   load_median_stops();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const auto run = newest_run(folder_, plan_.runs[i].name);
-    const auto record = run ? read_run_record(*run) : std::nullopt;
-    if (median_stops_.contains(plan_.runs[i].name))
-      rows_[i].status = "median";
-    else if (record && has_ended(*record))
-      rows_[i].status = record->status;
-    else if (record)
-      rows_[i].status = "interrupted";
-    if (record) add_numbers(i);
+    known_attempts_[i] = noted_end(i).attempt;
+    read_row(i);
   }
+}
+
+// A process of the sweep notes how each of its runs ends. One that was killed leaves the records of its runs.
+void SweepResults::read_row(std::size_t run) {
+  const std::string& name = plan_.runs[run].name;
+  const auto folder = newest_run(folder_, name);
+  const auto record = folder ? read_run_record(*folder) : std::nullopt;
+  const NotedEnd end = noted_end(run);
+  SweepRow& row = rows_[run];
+  row = {};
+  is_final_[run] = median_stops_.contains(name) || (record && has_ended(*record));
+  if (is_final_[run])
+    row.status = median_stops_.contains(name) ? "median" : record->status;
+  else if (end.attempt > known_attempts_[run] && end.status != "interrupted")
+    row = {.status = end.status, .note = end.note};
+  else if (record)
+    row.status = "interrupted";
+  if (record && row.status != "refused") add_numbers(run);
+}
+
+void SweepResults::refresh() {
+  load_median_stops();
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    if (is_final_[i] || own_.contains(i)) continue;
+    read_row(i);
+    if (!is_final_[i] && is_folder_locked(folder_of(i))) rows_[i].status = "running";
+  }
+}
+
+void SweepResults::refresh(std::size_t run) {
+  load_median_stops();
+  read_row(run);
+}
+
+// A damaged file means that the run is tried again.
+SweepResults::NotedEnd SweepResults::noted_end(std::size_t run) const {
+  const auto text = small_file(folder_of(run) / kEndFile, std::size_t{1} << 16);
+  const auto json = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return {};
+  try {
+    return {.attempt = json.at("attempt"), .status = json.at("status"), .note = json.at("note")};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+void SweepResults::write_end(std::size_t run) const try {
+  const nlohmann::ordered_json json{
+      {"attempt", noted_end(run).attempt + 1}, {"status", rows_[run].status}, {"note", rows_[run].note}};
+  write_file_atomically(folder_of(run) / kEndFile,
+                        json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+} catch (const std::exception& error) {
+  log_warning(std::string("other processes of the sweep may try a run again: ") + error.what());
 }
 
 // A damaged file means that the decisions are made again.
@@ -154,15 +207,18 @@ void SweepResults::add_numbers(std::size_t run) {
 void SweepResults::note_start(std::size_t run) {
   rows_[run].status = "running";
   readers_.erase(run);
+  own_.insert(run);
 }
 
 void SweepResults::note_end(std::size_t run, const SweepRunEnd& end) {
   SweepRow& row = rows_[run];
   row = {};
   readers_.erase(run);
+  own_.erase(run);
   const auto folder = newest_run(folder_, plan_.runs[run].name);
   const auto record = folder ? read_run_record(*folder) : std::nullopt;
   const std::string status = record ? record->status : "";
+  is_final_[run] = median_stops_.contains(plan_.runs[run].name) || (record && has_ended(*record));
   if (median_stops_.contains(plan_.runs[run].name))
     row.status = "median";
   else if (end.exit_code == 0)
@@ -177,14 +233,15 @@ void SweepResults::note_end(std::size_t run, const SweepRunEnd& end) {
     row.status = "stopped";
   else
     row.status = "failed";
-  if (row.status == "refused") {
+  if (row.status == "refused")
     row.note = error_of(run, true);
-    return;
+  else
+    add_numbers(run);
+  if (row.status == "failed") {
+    row.note = "exit code " + std::to_string(end.exit_code);
+    if (const std::string error = error_of(run, false); !error.empty()) row.note += ": " + error;
   }
-  add_numbers(run);
-  if (row.status != "failed") return;
-  row.note = "exit code " + std::to_string(end.exit_code);
-  if (const std::string error = error_of(run, false); !error.empty()) row.note += ": " + error;
+  if (!is_final_[run]) write_end(run);
 }
 
 std::string SweepResults::error_of(std::size_t run, bool is_first_line) const {
@@ -215,6 +272,8 @@ bool SweepResults::stop_by_median(std::size_t run) {
     if (i != run && rows_[i].status != "pending") others.push_back(&values_of(i));
   const std::int64_t epoch = median_stop_epoch(own, others, plan_.median, higher_is_better());
   if (epoch == 0) return false;
+  const FolderLock lock = lock_folder_within(folder_, kSweepLockTimeout_ms);
+  load_median_stops();  // of other processes
   median_stops_[plan_.runs[run].name] = epoch;
   write_file_atomically(folder_ / kMedianFile, nlohmann::json(median_stops_).dump(2) + "\n");
   return true;

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <iostream>
+#include <thread>
 
+#include "base/folder.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
@@ -42,6 +44,18 @@ class Holder {
   int ready_[2];
   pid_t id_;
 };
+
+TEST(FolderLock, CanBeWaitedForForALimitedTime) {
+  const Scratch scratch;
+  Holder holder(scratch.folder());
+  const std::string text = error_text<Error>([&] { lock_folder_within(scratch.folder(), 1); });
+  EXPECT_NE(text.find("process " + std::to_string(holder.id()) + " is using this folder"), std::string::npos)
+      << text;
+  std::thread killer([&] { holder.kill(); });
+  const FolderLock lock = lock_folder_within(scratch.folder(), 60'000);
+  killer.join();
+  EXPECT_FALSE(FolderLock::if_free(scratch.folder()));
+}
 
 TEST(FolderLock, IsExclusiveWithinAProcess) {
   const Scratch scratch;

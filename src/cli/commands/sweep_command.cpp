@@ -15,6 +15,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"
+#include "runs/sweep_results.h"
 #include "runs/sweep_table.h"
 
 namespace kindling {
@@ -256,9 +257,11 @@ int sweep_command(const CommandContext& context) {
     throw ConfigError({.place = "--print-config", .found = "a sweep has many configs", .wanted = "--check"});
   if (!is_folder) require_valid_run(sweep, context.registry);
   create_folders_durably(sweep.folder);
-  const FolderLock lock(sweep.folder);
-  delete_stale_temporary_files(sweep.folder);
-  if (!is_folder) store_or_compare(sweep, context.registry);
+  {
+    const FolderLock lock = lock_folder_within(sweep.folder, kSweepLockTimeout_ms);
+    delete_stale_temporary_files(sweep.folder);
+    if (!is_folder) store_or_compare(sweep, context.registry);
+  }
   fs::current_path(sweep.plan.folder);
   return run_sweep(sweep.plan, {.folder = sweep.folder,
                                 .program_name = context.argv[0],

@@ -261,7 +261,9 @@ void add_sweep(CLI::App& app, Request& request) {
   sweep.add_flag("--json", request.json, "print the table as JSON, and nothing else");
   sweep.add_flag("--quiet", request.quiet, "print only the table");
   sweep.footer(
-      "The same command resumes an interrupted sweep. Exit code 0: a run has finished, 1: none has.");
+      "The same command resumes an interrupted sweep. Exit code 0: a run has finished or is trained by "
+      "another "
+      "process, 1: none.");
 }
 
 void add_runs(CLI::App& app, Request& request) {

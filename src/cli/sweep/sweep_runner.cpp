@@ -59,16 +59,16 @@ class Sweep {
 
   int run() {
     print_heading();
-    results_.write_tables();
-    results_.write_report();
+    write_files();
     while (true) {
-      while (!is_stopping() && !pending_.empty() && running_.size() < static_cast<std::size_t>(options_.jobs))
-        start();
+      while (!is_stopping() && running_.size() < static_cast<std::size_t>(options_.jobs) && start_next()) {
+      }
       if (running_.empty()) break;
       for (const int signal : signals_.wait(wait_ms())) pass_on(signal);
       take_ends();
       stop_bad_runs();
     }
+    try_to_write_files();  // with the runs of other processes
     print_end();
     if (!problem_.empty())
       throw ConfigError({.place = problem_,
@@ -77,7 +77,8 @@ class Sweep {
                          .remedy = "undo the change, or start another sweep"});
     if (signal_ != 0) return 128 + signal_;
     const auto has_result = [](const SweepRow& row) {
-      return row.status == "finished" || row.status == "stopped" || row.status == "median";
+      return row.status == "finished" || row.status == "stopped" || row.status == "median" ||
+             row.status == "running";
     };
     return std::ranges::any_of(results_.rows(), has_result) ? 0 : 1;
   }
@@ -85,6 +86,7 @@ class Sweep {
  private:
   struct Running {
     std::size_t run;
+    FolderLock lock;  // of the run's directory in that of the sweep
     ChildProcess process;
     bool was_asked = false;   // to end
     bool was_pruned = false;  // by the median rule: a stop has been sent
@@ -104,22 +106,40 @@ class Sweep {
     return problem_.empty();
   }
 
-  void start() {
-    if (!are_configs_unchanged()) return;
-    const std::size_t run = pending_.front();
-    pending_.pop_front();
-    create_folders_durably(results_.folder_of(run));
+  // Starts the next run that no other process has locked. Returns false if there is none.
+  bool start_next() {
+    if (pending_.empty() || !are_configs_unchanged()) return false;
+    for (auto next = pending_.begin(); next != pending_.end();) {
+      const std::size_t run = *next;
+      create_folders_durably(results_.folder_of(run));
+      auto lock = FolderLock::if_free(results_.folder_of(run));
+      if (!lock) {
+        ++next;  // its process may be killed later
+        continue;
+      }
+      next = pending_.erase(next);
+      results_.refresh(run);
+      if (!results_.is_to_run(run)) continue;
+      start(run, std::move(*lock));
+      return true;
+    }
+    return false;
+  }
+
+  void start(std::size_t run, FolderLock lock) {
     wait_for_former_process(results_.folder_of(run));
     ChildStart child{.program = "/proc/self/exe", .command = command_of(plan_, plan_.runs[run], options_)};
     child.has_input_and_output = false;
     child.variables["SLURM_ARRAY_TASK_ID"] = "";  // its name finds the run, from any task of an array
+    // The ranks of a launcher that has started this process are others of the sweep.
+    child.variables.insert({{"KINDLING_RANK", "0"}, {"KINDLING_SIZE", "1"}, {"KINDLING_STORE_FILE", "none"}});
     child.output = results_.output_of(run);
     if (options_.jobs > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
       const std::int64_t threads =
           std::max<std::int64_t>(1, std::thread::hardware_concurrency() / options_.jobs);
       child.variables["OMP_NUM_THREADS"] = std::to_string(threads);
     }
-    running_.push_back({.run = run, .process = ChildProcess(child, signals_)});
+    running_.push_back({.run = run, .lock = std::move(lock), .process = ChildProcess(child, signals_)});
     results_.note_start(run);
   }
 
@@ -147,16 +167,21 @@ class Sweep {
                               .was_refused = end->exit_code == kConfigErrorCode,
                               .was_asked = one->was_asked});
       one = running_.erase(one);
-      write_files();
+      try_to_write_files();
       print_row(run);
     }
   }
 
-  // A full disk must not end the runs, whose own files say what happens to them.
-  void write_files() try {
+  // The last process that writes has the rows of all.
+  void write_files() {
+    const FolderLock lock = lock_folder_within(options_.folder, kSweepLockTimeout_ms);
+    results_.refresh();
     results_.write_tables();
     results_.write_report();
-  } catch (const std::exception& error) {
+  }
+
+  // A full disk must not end the runs, whose own files say what happens to them.
+  void try_to_write_files() try { write_files(); } catch (const std::exception& error) {
     log_warning(std::string("the files of the sweep cannot be written: ") + error.what());
   }
 
@@ -200,6 +225,8 @@ class Sweep {
     if (const auto best = best_row(rows, plan_.monitor, results_.higher_is_better()))
       std::cout << "best   " << plan_.runs[*best].name << "   "
                 << one_line(values_text(plan_, plan_.runs[*best])) << "\n";
+    const auto num_running = static_cast<std::size_t>(std::ranges::count(rows, "running", &SweepRow::status));
+    if (num_running > 0) std::cout << counted(num_running, "run") << " in other processes of this sweep\n";
     if (signal_ != 0)
       std::cout << "resume with   kindling sweep " << shell_word(options_.folder.string()) << "\n";
     std::cout << std::flush;

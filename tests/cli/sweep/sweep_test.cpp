@@ -1,7 +1,9 @@
 // Sweeps of the real program, each run of which is a process.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -197,6 +199,89 @@ optimizer.lr = [0.1, 0.2, 1e-9]
   EXPECT_EQ(rows[2]["best_epoch"], 1);
   EXPECT_EQ(nlohmann::json::parse(text_of(scratch_ / "median/median_stops.json")),
             (nlohmann::json{{"003", 1}}));
+}
+
+// As the tasks of an array of SLURM do.
+TEST_F(SweepProgram, SharedByProcessesTrainsEachRunOnce) {
+  const auto words = [&](const std::string& name) {
+    return fit(
+        {"--sweep", "seed=0..5", "trainer.max_epochs=20", "checkpoint.every_n_steps=20", "--name", name});
+  };
+  ASSERT_EQ(run(words("alone")), 0) << output();
+  std::list<Process> processes;
+  for (const char* file : {"a.txt", "b.txt", "c.txt"})
+    processes.emplace_back(words("shared"), scratch_ / file);
+  for (Process& process : processes) EXPECT_EQ(process.wait(), 0) << text_of(scratch_ / "a.txt");
+  EXPECT_EQ(text_of(scratch_ / "shared/table.csv"), text_of(scratch_ / "alone/table.csv"));
+  for (int i = 1; i <= 6; ++i) {
+    const std::string run = "shared/00" + std::to_string(i);
+    EXPECT_FALSE(std::filesystem::exists(scratch_ / (run + "/0002")));
+    const std::string starts = text_of(scratch_ / (run + "/0001/command.txt"));
+    EXPECT_EQ(std::ranges::count(starts, '\n'), 1) << starts;
+  }
+}
+
+// The name of the run that a process of a sweep is training; empty: none.
+std::string run_of(pid_t sweep) {
+  for (const pid_t child : children_of(sweep)) {
+    const std::string command = text_of("/proc/" + std::to_string(child) + "/cmdline");
+    const std::string start = std::string(1, '\0') + "name=";
+    if (const auto at = command.find(start); at != std::string::npos)
+      return command.c_str() + at + start.size();
+  }
+  return "";
+}
+
+TEST_F(SweepProgram, ContinuesTheRunOfAnotherProcessThatWasKilled) {
+  const auto words = [&](const std::string& name) {
+    return fit(
+        {"--sweep", "seed=0..4", "trainer.max_epochs=100", "checkpoint.every_n_steps=20", "--name", name});
+  };
+  ASSERT_EQ(run(words("alone")), 0) << output();
+  Process killed(words("shared"), scratch_ / "killed.txt");
+  Process second(words("shared"), scratch_ / "second.txt");
+  Process third(words("shared"), scratch_ / "third.txt");
+  std::string taken;
+  killed.wait_until([&] {
+    taken = run_of(killed.id());
+    return text_of(scratch_ / ("shared/" + taken + "/0001/metrics.csv")).size() > 400;
+  });
+  killed.send(SIGKILL);
+  EXPECT_EQ(killed.wait(), 128 + SIGKILL) << text_of(scratch_ / "killed.txt");
+  EXPECT_EQ(second.wait(), 0) << text_of(scratch_ / "second.txt");
+  EXPECT_EQ(third.wait(), 0) << text_of(scratch_ / "third.txt");
+  EXPECT_EQ(text_of(scratch_ / "shared/table.csv"), text_of(scratch_ / "alone/table.csv"));
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / ("shared/" + taken + "/0002")));
+  const auto summary = nlohmann::json::parse(text_of(scratch_ / ("shared/" + taken + "/0001/run.json")));
+  EXPECT_GT(summary["resumed_from_step"].get<int>(), 0);
+}
+
+TEST_F(SweepProgram, DoesNotRepeatWhatHasFailedInAnotherProcess) {
+  const auto words = fit({"--sweep", "optimizer.lr=0.1,-1", "trainer.max_epochs=100"});
+  Process first(words, scratch_ / "first.txt");
+  first.wait_until([&] { return std::filesystem::exists(scratch_ / "tiny/001/0001/metrics.csv"); });
+  EXPECT_EQ(run(words), 0);
+  EXPECT_NE(output().find("1 run in other processes of this sweep"), std::string::npos) << output();
+  EXPECT_EQ(first.wait(), 0) << text_of(scratch_ / "first.txt");
+  EXPECT_EQ(table("tiny")[0]["status"], "finished");
+  EXPECT_EQ(table("tiny")[1]["status"], "refused");
+  const auto attempt = [&] {
+    return nlohmann::json::parse(text_of(scratch_ / "tiny/002/last_end.json"))["attempt"];
+  };
+  EXPECT_EQ(attempt(), 1);
+  ASSERT_EQ(run(words), 0) << output();
+  EXPECT_EQ(attempt(), 2);
+}
+
+// Each of the ranks is another process of the sweep.
+TEST_F(SweepProgram, DoesNotPassOnTheRanksOfALauncher) {
+  ::setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+  ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  const int code = run(fit({"--sweep", "seed=0", "trainer.max_epochs=1", "distributed.timeout_s=5"}));
+  ::unsetenv("OMPI_COMM_WORLD_RANK");
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_EQ(code, 0) << output();
+  EXPECT_EQ(nlohmann::json::parse(text_of(scratch_ / "tiny/001/0001/run.json"))["processes"], 1);
 }
 
 // The number of runs and kills: 6 and 3, or those of the long form.
