@@ -27,6 +27,7 @@ KINDLING_SOAK_FLIPS=100 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_fi
 KINDLING_SOAK_LOSSES=50 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='LostProcess*'
 bash tests/cli/run/preemptions.sh "$PWD/build/ci/bin/kindling" "$PWD/scripts/clusters" 100
 bash tests/cli/run/array_sweep.sh "$PWD/build/ci/bin/kindling" "$PWD/scripts/clusters" 24
+bash tests/cli/run/nested_launchers.sh "$PWD/build/ci/bin/kindling" "$PWD/scripts/clusters" "$PWD/.deps/venv/bin/python"
 libtorch=$(sed -n 's|^LIBTORCH:PATH=||p' build/ci/CMakeCache.txt)
 bash tests/docs/first_commands.sh "$PWD" "$libtorch" - "$PWD"/docs/start/inside_your_program.md \
   "$PWD"/build/ci/tests/docs/{readme_1,start_first_run_0,start_install_0,start_install_1,start_inside_your_program_0}.sh

@@ -83,8 +83,17 @@ bool is_of_mpich(const ParentProcess& process) {
   return name == "hydra_pmi_proxy" || name.starts_with("mpiexec");
 }
 
+// MPICH sets the number of its ranks on this machine, which a step inside inherits. `srun --mpi=pmi2` does
+// not, but replaces the other variables, and may do so for the only rank of MPICH.
+bool has_ranks_of_mpich(const VariableReader& read) {
+  const auto local_size = read.text("MPI_LOCALNRANKS");
+  return local_size && (*local_size != "1" || !read.text("SLURM_MPI_TYPE").value_or("").starts_with("pmi"));
+}
+
 // srun speaks PMI as well, and knows its hosts. Other numbers, or those of its machine, come from MPICH.
-void remove_pmi_of_srun(std::vector<Launched>& all, const ParentProcesses& parents) {
+void remove_pmi_of_srun(std::vector<Launched>& all, const VariableReader& read,
+                        const ParentProcesses& parents) {
+  if (has_ranks_of_mpich(read)) return;
   const auto step = std::ranges::find(all, LauncherKind::slurm, &Launched::kind);
   if (step == all.end()) return;
   const Launched slurm = *step;
@@ -147,7 +156,7 @@ bool is_mpi_command(const ParentProcess& process) {
 
 std::optional<Launched> deciding_launcher(const VariableReader& read, const ParentProcesses& parents) {
   std::vector<Launched> all = launchers_of(read, parents);
-  remove_pmi_of_srun(all, parents);
+  remove_pmi_of_srun(all, read, parents);
   const Launched* inner = nullptr;
   for (const Launched& launched : all) {
     // A single process is one of the ranks of the launcher outside.

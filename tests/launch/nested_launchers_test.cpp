@@ -127,6 +127,12 @@ TEST(NestedLaunchers, DecideWhereOneStartsAllRanks) {
         {step_daemon("7.0")},
         kInit},
        "SLURM 1/2 at vm"},
+      {{{{},
+         s +
+             VariableMap{
+                 {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "1"}, {"SLURM_MPI_TYPE", "pmi2"}}},
+        {step_daemon("7.0")}},
+       "SLURM 1/2 at vm"},
       // a launcher that starts one process inside of one that starts several
       {{{{}, a + open_mpi(0, 1)}, {kMpirun, a}, {kTorchrun}, kInit}, "torchrun 1/2 at localhost"},
       {{{{}, a + step(0, 1)}, {step_daemon("7.0")}, kInit}, "torchrun 1/2 at localhost"},
@@ -208,6 +214,13 @@ TEST(NestedLaunchers, AreRefusedWhereEachProcessStartsOthers) {
       {{{{}, b + s}, {step_daemon("7.0")}},
        "SLURM (rank 1 of 2) runs inside Open MPI (rank 1 of 2)",
        "mpirun -np 4 PROGRAM"},
+      // Both have the same numbers, but not as with srun --mpi=pmi2, which sets no MPI_LOCALNRANKS.
+      {{{{}, c + s}, {step_daemon("7.0")}},
+       "SLURM (rank 1 of 2) runs inside MPICH (rank 1 of 2)",
+       "mpiexec -n 4 PROGRAM"},
+      {{{{}, c + s + VariableMap{{"SLURM_MPI_TYPE", "pmi2"}}}, {step_daemon("7.0")}},
+       "SLURM (rank 1 of 2) runs inside MPICH (rank 1 of 2)",
+       "mpiexec -n 4 PROGRAM"},
       // twice the same launcher, whose variables hide those of the outer one
       {{{{}, open_mpi(0, 2, "prterun-vm-9@1")},
         {kPrterun, open_mpi(1, 2, "prterun-vm-8@1")},
