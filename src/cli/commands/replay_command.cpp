@@ -362,7 +362,7 @@ std::vector<std::vector<std::string>> blame_rows(const ReplayOfRun& replayed,
 }
 
 // Empty for one that is no class, such as ignore_index.
-std::string label_text(std::int64_t label, const std::vector<std::string>& class_names) {
+std::string class_label(std::int64_t label, const std::vector<std::string>& class_names) {
   if (label < 0) return "";
   const auto i = static_cast<std::size_t>(label);
   return i < class_names.size() ? class_names[i] : std::to_string(label);
@@ -395,7 +395,7 @@ void write_page(const ReplayOfRun& replayed, const std::vector<BlamedSample>& sa
   for (const BlamedSample& sample : samples) {
     if (shown.size() < kMostBlamed) shown.push_back(sample.index);
     has_labels |= sample.label >= 0;
-    page.labels.push_back(label_text(sample.label, names));
+    page.labels.push_back(class_label(sample.label, names));
   }
   if (!has_labels) page.labels.clear();
   page.pictures = images_of(sample_pictures(replayed.data->train_dataloader(), shown));

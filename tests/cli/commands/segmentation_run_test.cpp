@@ -107,7 +107,8 @@ TEST_F(SegmentationRun, LearnsValidatesPredictsAndExports) {
 TEST_F(SegmentationRun, WritesTheMasksOfAnExportedModel) {
   if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
   run({"fit", "trainer.max_epochs=2"});
-  run({"export", run_of("runs"), scratch_ / "bars.pt2"});
+  const ProgramRun exported = run_program({"export", run_of("runs"), scratch_ / "bars.pt2"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
   const std::string config = read_file(scratch_ / "bars.toml", 1 << 16),
                     data = config.substr(config.find("[data]"));
   write_text(scratch_ / "exported.toml", "[model]\nname = \"exported\"\nfile = \"bars.pt2\"\n" + data);
