@@ -35,7 +35,7 @@ expect_world() {
 expect_refusal() {
   if fit "$1" "${@:3}"; then stop "$1 was not refused"; fi
   [ ! -e "$folder/$1/small" ] || stop "$1 has a run"
-  grep -qF "$2" "$folder/$1.txt" || stop "$1 does not say '$2'"
+  grep -qF -e "$2" "$folder/$1.txt" || stop "$1 does not say '$2'"
   echo "$1: refused"
 }
 
