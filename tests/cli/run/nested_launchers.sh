@@ -81,7 +81,11 @@ refusal torchrun-2+torchrun-2 "--nproc-per-node=4 PROGRAM" $(torchrun 2) $(torch
 # --- incomplete launches ---
 refusal open_mpi:other "mpirun -np 2 PROGRAM" $open_mpi -np 1 sleep 60 : -np 1
 refusal mpich:other "mpiexec -n 2 PROGRAM" $mpich -n 1 sleep 1 : -n 1
-printf '0 sleep 60\n1 %s fit -c %s --run.dir %s\n' "$kindling" "$folder/small.toml" "$folder/srun--multi-prog:other" >"$folder/programs"
+# srun adds the words of the command to each line.
+printf '#!/bin/sh\nexec sleep 60\n' >"$folder/other.sh"
+printf '#!/bin/sh\nexec "%s" fit -c "%s" --run.dir "%s"\n' "$kindling" "$folder/small.toml" "$folder/srun--multi-prog:other" >"$folder/rank.sh"
+chmod 755 "$folder/other.sh" "$folder/rank.sh"
+printf '0 %s\n1 %s\n' "$folder/other.sh" "$folder/rank.sh" >"$folder/programs"
 refusal srun--multi-prog:other "all ranks must run this program" $srun -n 2 --kill-on-bad-exit=1 --multi-prog "$folder/programs"
 refusal RANK_alone "WORLD_SIZE" env RANK=0
 refusal WORLD_SIZE_alone "RANK" env WORLD_SIZE=2
