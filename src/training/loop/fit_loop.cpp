@@ -208,7 +208,8 @@ void FitLoop::train_batch(const Batch& batch) {
       Phase::training;  // again, where a custom loop continues after a validation has thrown
   state_.random_before_validation.clear();
   if (!train_) state_.has_custom_batches = true;
-  StepObserver* const observer = context_->observer;
+  StepObserver* const observer =
+      context_->observer != nullptr && context_->observer->is_watching() ? context_->observer : nullptr;
   if (observer != nullptr) observer->before_batch(batch, train_ ? train_->indices() : at::Tensor());
   latest_ = run_step(batch);
   ++state_.progress.batch;

@@ -101,7 +101,7 @@ class RunFollower : public Callback, private TrainingSaver {
   }
   // Once per step and place: a checkpoint of this step may have been made later in it.
   void check_state(Trainer& trainer) {
-    const Progress at = trainer.progress();
+    const Progress& at = trainer.impl_->context->state.progress;
     if (run_.has_state(at)) run_.check_state(at, trainer.state_dict());
   }
 

@@ -135,7 +135,6 @@ ReplayedBatch StepWatcher::watched(const Batch& batch, const at::Tensor& indices
 
 void StepWatcher::before_batch(const Batch& batch, const at::Tensor& indices) {
   const Progress& at = context_.state.progress;
-  if (!is_watching()) return;
   if (current_.global_step != running_step()) {
     current_ = {.global_step = running_step(), .epoch = at.epoch + 1, .batch = at.batch};
     squared_norm_ = 0;

@@ -13,11 +13,11 @@ class StepObserver {
   virtual ~StepObserver() = default;
   // Whether the running step is watched in detail; the update of such a step is not captured.
   virtual bool is_watching() const = 0;
-  // Before a batch is trained on; `indices`: of its samples in the training set.
+  // Before a batch of a watched step is trained on; `indices`: of its samples in the training set.
   virtual void before_batch(const Batch& batch, const at::Tensor& indices) = 0;
   // The gradients of a watched step before they are clipped.
   virtual void on_gradients(const Optimizer& optimizer) = 0;
-  // After the step of a batch; `updated`: it was the last one of its optimizer step.
+  // After the work on such a batch; `updated`: it was the last one of its optimizer step.
   virtual void after_batch(bool updated) = 0;
 };
 
