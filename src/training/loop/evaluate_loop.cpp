@@ -34,7 +34,7 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
     with_memory_errors("evaluation batch", i + 1, batch.num_samples(), [&] {
       const AutocastScope autocast(source.placement().precision, log.device());
       model.take_loss_weight();  // of a step that has thrown
-      with_batch_in_errors("evaluation", batch, [&] { (model.*step)(batch); });
+      with_batch_in_errors(batch, [&] { (model.*step)(batch); });
       model.take_loss_weight();  // of a step that has not logged it
     });
     log.append({.batch = i, .weight = static_cast<double>(batch.num_valid())});
@@ -97,7 +97,7 @@ at::Tensor predict_loop(Module& model, BatchSource& source) {
   while (source.next(batch)) {
     const AutocastScope autocast(source.placement().precision, source.placement().device());
     outputs.append(with_batch_in_errors(
-        "prediction", batch, [&] { return source.data().unscale_targets(model.predict_step(batch)); }));
+        batch, [&] { return source.data().unscale_targets(model.predict_step(batch)); }));
   }
   return move_to(outputs.whole(), cpu());
 }

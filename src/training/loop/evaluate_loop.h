@@ -47,16 +47,14 @@ struct EvaluationHooks {
 // false if a stop ended it early.
 bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, EpochLog& log,
                    const EvaluationHooks& hooks = {});
-// Calls work on a batch. Errors of LibTorch also say what the batch has: "a validation batch of Float [4,
-// 1]".
+// Calls work on a batch. Errors of LibTorch then say what it was given: "with a batch of Float [4, 1]".
 template <class Call>
-auto with_batch_in_errors(const char* what, const Batch& batch, const Call& call) {
+auto with_batch_in_errors(const Batch& batch, const Call& call) {
   try {
     return call();
   } catch (c10::Error& error) {
-    error.add_context(
-        std::string("a ") + what + " batch of " +
-        joined(batch.tensors(), ", ", [](const at::Tensor& tensor) { return type_text(tensor); }));
+    const auto text = [](const at::Tensor& tensor) { return type_text(tensor); };
+    error.add_context("with a batch of " + joined(batch.tensors(), ", ", text));
     throw;
   }
 }

@@ -406,7 +406,7 @@ void Trainer::Impl::predict(Module& model, BatchSource source,
     Batch outputs;
     {
       const AutocastScope autocast(context->placement.precision, context->device());
-      outputs = with_batch_in_errors("prediction", batch, [&] { return model.predict_outputs(batch); });
+      outputs = with_batch_in_errors(batch, [&] { return model.predict_outputs(batch); });
       // The first output estimates the targets.
       if (!outputs.empty()) outputs.tensors()[0] = source.data().unscale_targets(outputs.tensors()[0]);
       outputs = move_to(std::move(outputs), cpu());

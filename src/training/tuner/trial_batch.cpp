@@ -167,9 +167,8 @@ void try_validation(TrialBatch& trial, const std::shared_ptr<TrainingContext>& c
   const EvaluationScope scope(*trial.model, context, log);
   {
     const AutocastScope autocast(context->placement.precision, context->device());
-    with_libtorch_errors(kTrialOfValidation, [&] {
-      with_batch_in_errors("validation", batch, [&] { trial.model->validation_step(batch); });
-    });
+    with_libtorch_errors(kTrialOfValidation,
+                         [&] { with_batch_in_errors(batch, [&] { trial.model->validation_step(batch); }); });
   }
   const auto add = [](std::vector<std::string>& list, const std::string& name) {
     if (std::ranges::find(list, name) == list.end()) list.push_back(name);
