@@ -48,9 +48,9 @@ KINDLING_API bool can_read_image(std::string_view format) noexcept;
 // large, of another format, or whose library is missing. Usable from several threads.
 //
 // 16-bit values are scaled to 8 bits; of TIFF files they lose their lower byte. Alpha and transparent colors
-// are dropped, as PIL's convert("RGB") does. Images are rotated and mirrored as their EXIF orientation says,
-// and `wanted_size` means the result. CMYK becomes RGB without a color profile. No profile or gamma is
-// applied. Of a TIFF file the first page is read; animations are refused.
+// are dropped, as PIL's convert("RGB") does. Images are rotated and mirrored as the orientation in their EXIF
+// or, without one, XMP metadata says, and `wanted_size` means the result. CMYK becomes RGB without a color
+// profile. No profile or gamma is applied. Of a TIFF file the first page is read; animations are refused.
 KINDLING_API Image read_image(const std::filesystem::path& path, const ImageOptions& options = {});
 KINDLING_API Image parse_image(std::string_view bytes, const std::string& place,
                                const ImageOptions& options = {});

@@ -33,22 +33,44 @@ struct TiffBlock {
   }
 };
 
-}  // namespace
-
-int exif_orientation(std::string_view exif) {
+std::optional<int> exif_orientation(std::string_view exif) {
   if (exif.starts_with(kExifStart)) exif.remove_prefix(kExifStart.size());
-  if (!exif.starts_with("II") && !exif.starts_with("MM")) return 1;
+  if (!exif.starts_with("II") && !exif.starts_with("MM")) return {};
   const TiffBlock block{exif, exif[0] == 'M'};
   const std::size_t directory = block.number32(4);
   const std::size_t entries = block.number16(directory);
   for (std::size_t i = 0; i < entries; ++i) {
     const std::size_t entry = directory + 2 + 12 * i;
-    if (!block.holds(entry, 12)) return 1;
+    if (!block.holds(entry, 12)) return {};
     if (block.number16(entry) != kOrientationTag) continue;
     const std::uint32_t value = block.number16(entry + 8);
-    return block.number16(entry + 2) == kShortType && value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+    const bool is_valid = block.number16(entry + 2) == kShortType && value >= 1 && value <= 8;
+    return is_valid ? std::optional(static_cast<int>(value)) : std::nullopt;
   }
-  return 1;
+  return {};
+}
+
+// In XMP, tiff:Orientation is an attribute or an element.
+std::optional<int> xmp_orientation(std::string_view packet) {
+  constexpr std::string_view kName = "tiff:Orientation";
+  for (std::size_t at = packet.find(kName); at != packet.npos; at = packet.find(kName, at + 1)) {
+    std::string_view value = packet.substr(at + kName.size());
+    if (!value.starts_with("=\"") && !value.starts_with("='") && !value.starts_with(">")) continue;
+    value.remove_prefix(value.starts_with(">") ? 1 : 2);
+    if (!value.empty() && value[0] >= '1' && value[0] <= '8') return value[0] - '0';
+  }
+  return {};
+}
+
+}  // namespace
+
+void Orientation::add_exif(std::string_view block) {
+  if (!exif_ || *exif_ == 1)
+    if (const auto found = exif_orientation(block)) exif_ = found;
+}
+
+void Orientation::add_xmp(std::string_view packet) {
+  if (!xmp_) xmp_ = xmp_orientation(packet);
 }
 
 bool exchanges_sides(int orientation) { return orientation >= 5; }

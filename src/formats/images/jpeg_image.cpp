@@ -89,12 +89,14 @@ bool jpeg_succeeds(JpegState* state, void (*step)(JpegState*)) {
 }
 
 int orientation_of(const jpeg_decompress_struct& jpeg) {
+  constexpr std::string_view kXmpStart("http://ns.adobe.com/xap/1.0/\0", 29);
+  Orientation orientation;
   for (const jpeg_marker_struct* marker = jpeg.marker_list; marker != nullptr; marker = marker->next) {
     const std::string_view segment(reinterpret_cast<const char*>(marker->data), marker->data_length);
-    if (!segment.starts_with(kExifStart)) continue;
-    if (const int orientation = exif_orientation(segment); orientation != 1) return orientation;
+    if (segment.starts_with(kExifStart)) orientation.add_exif(segment);
+    if (segment.starts_with(kXmpStart)) orientation.add_xmp(segment);
   }
-  return 1;
+  return orientation.number();
 }
 
 // Chooses the colors and the scale of the result. The brightness that color files contain is not the grey of

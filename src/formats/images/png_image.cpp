@@ -11,6 +11,7 @@
 
 #include "formats/images/exif.h"
 #include "formats/images/image_codecs.h"
+#include "formats/images/png_metadata.h"
 #include "formats/images/stored_png.h"
 #include "formats/zip/inflate.h"
 #include "kindling/base/error.h"
@@ -99,19 +100,6 @@ bool png_succeeds(PngState* state, void (*step)(PngState*)) {
   if (setjmp(state->on_error) != 0) return false;
   step(state);
   return true;
-}
-
-// Returns the orientation of the chunk eXIf; 1 if there is none.
-int png_orientation(std::string_view bytes) {
-  constexpr std::size_t kSignature = 8, kAroundData = 12;  // length, type and checksum
-  for (std::size_t at = kSignature; bytes.size() - at >= kAroundData;) {
-    std::size_t length = 0;
-    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<std::uint8_t>(bytes[at + i]);
-    if (bytes.size() - at - kAroundData < length) return 1;
-    if (bytes.substr(at + 4, 4) == "eXIf") return exif_orientation(bytes.substr(at + 8, length));
-    at += kAroundData + length;
-  }
-  return 1;
 }
 
 void refuse_color_mask(const ImageSource& source, const PngState& state) {

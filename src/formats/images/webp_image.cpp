@@ -14,17 +14,20 @@ namespace {
 // A lossless file of one color has a size that does not depend on its pixels.
 constexpr std::int64_t kMaxWebpPixelsPerByte = std::int64_t{1} << 30;
 
-// Returns the orientation of the chunk EXIF; 1 if there is none.
+// Returns the orientation that the chunks EXIF and XMP say.
 int webp_orientation(std::string_view bytes) {
   constexpr std::size_t kRiffHeader = 12, kChunkHeader = 8;
+  Orientation orientation;
   for (std::size_t at = kRiffHeader; at <= bytes.size() && bytes.size() - at >= kChunkHeader;) {
     std::size_t length = 0;
     for (std::size_t i = 4; i-- > 0;) length = length << 8 | static_cast<std::uint8_t>(bytes[at + 4 + i]);
-    if (bytes.size() - at - kChunkHeader < length) return 1;
-    if (bytes.substr(at, 4) == "EXIF") return exif_orientation(bytes.substr(at + kChunkHeader, length));
+    if (bytes.size() - at - kChunkHeader < length) break;
+    const std::string_view type = bytes.substr(at, 4), content = bytes.substr(at + kChunkHeader, length);
+    if (type == "EXIF") orientation.add_exif(content);
+    if (type == "XMP ") orientation.add_xmp(content);
     at += kChunkHeader + length + length % 2;
   }
-  return 1;
+  return orientation.number();
 }
 
 }  // namespace
