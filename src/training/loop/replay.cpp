@@ -29,7 +29,7 @@ class CheckingLogger : public Logger {
   RecordedRun& run_;
 };
 
-void require_replayable(const TrainerOptions& trainer, const ReplayOptions& options) {
+void require_replayable(const ReplayOptions& options) {
   const std::int64_t until = options.until.value_or(options.step);
   if (options.step < 1 || until < options.step)
     throw ConfigError({.place = kReplay,
@@ -114,7 +114,7 @@ class RunFollower : public Callback, private TrainingSaver {
 ReplayResult replay(const TrainerOptions& trainer, const std::shared_ptr<Module>& model, DataModule& data,
                     const ReplayOptions& options) {
   return with_libtorch_errors(kReplay, [&] {
-    require_replayable(trainer, options);
+    require_replayable(options);
     ProcessGroup* const group = trainer.process_group.get();
     RecordedRun run(options.run, group);
     run.start_before(options.step - 1);
